@@ -1,0 +1,30 @@
+"""Hosts: what they are made of and the states the health role moves them through."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tenure.domain.ids import HostId
+
+
+class HostState(StrEnum):
+    """Whether a host takes new runs, and what becomes of the runs it has."""
+
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    """Silent for a while: no new runs; its runs go on and are charged to its last heartbeat."""
+    DRAINING = "draining"
+    DRAINED = "drained"
+    LOST = "lost"
+    """Silent for so long that its runs are given up (`host_lost`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSpec:
+    """A machine as it registers: its GPUs (indices 0 .. gpus-1), their type, and its place in the topology."""
+
+    host: HostId
+    gpus: int
+    gpu_type: str
+    block: str
+    cluster: str
+    address: str = "127.0.0.1"

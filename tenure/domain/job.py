@@ -1,0 +1,71 @@
+"""What a job asks for: its shape, its contract, and what is to be run. Frozen values; admission checks them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tenure.domain.ids import BudgetPath, HostId, UserName
+from tenure.domain.units import HOUR, SECOND, GpuMillis, Millis
+
+DEFAULT_GRACE: Millis = 30 * SECOND
+MIN_RUNTIME_CAP: Millis = 8 * HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What one replica runs: the command (argv, no shell), its working directory and the user's own environment."""
+
+    command: tuple[str, ...]
+    working_directory: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A submission as the user signed it. `min_runtime_ms` and `resumable` are the contract."""
+
+    budget: BudgetPath
+    user: UserName
+    gpus_per_replica: int
+    launch: Launch
+    replicas: int = 1
+    min_runtime_ms: Millis = 0
+    resumable: bool = False
+    priority: int = 0
+    name: str = ""
+    gpu_type: str | None = None
+    grace_ms: Millis = DEFAULT_GRACE
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole gang."""
+        return self.replicas * self.gpus_per_replica
+
+    @property
+    def allocated(self) -> bool:
+        """Charged to its budget and protected; otherwise unallocated, free and never protected."""
+        return self.min_runtime_ms > 0
+
+    @property
+    def commitment_gpu_ms(self) -> GpuMillis:
+        """GPU-time that starting this job promises: gpus x min_runtime."""
+        return self.gpus * self.min_runtime_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaPlace:
+    """Where one replica of a run lives: its host and the GPU indices it holds there."""
+
+    replica: int
+    host: HostId
+    gpus: tuple[int, ...]
+
+
+Placement = tuple[ReplicaPlace, ...]
+
+
+def gpus_by_host(placement: Placement) -> dict[HostId, tuple[int, ...]]:
+    """The GPU indices a placement holds on each of its hosts, hosts in order of their first replica."""
+    held: dict[HostId, tuple[int, ...]] = {}
+    for place in placement:
+        held[place.host] = held.get(place.host, ()) + place.gpus
+    return held

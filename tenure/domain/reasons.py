@@ -1,0 +1,105 @@
+"""Why something was decided: an enum member, the rule it follows (P1-P11) and the numbers that were compared.
+
+Every member has a scenario in `tests/scenario` that shows it; an architecture test checks that.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Number = int | float | str | bool | None
+
+
+class Reason(StrEnum):
+    """Everything a decision can cite. The prefix says what kind of decision it is."""
+
+    # a run starts
+    START_IN_ORDER = "start_in_order"
+    START_ESCROW_COMPLETE = "start_escrow_complete"
+    START_UNALLOCATED_FILL = "start_unallocated_fill"
+    # a run may be disrupted (P5) ...
+    DISRUPT_UNALLOCATED = "disrupt_unallocated"
+    DISRUPT_HOST_DRAINS = "disrupt_host_drains"
+    DISRUPT_HOST_FATAL = "disrupt_host_fatal"
+    DISRUPT_LOWER_RATIO = "disrupt_lower_ratio"
+    DISRUPT_HIGHER_PRIORITY = "disrupt_higher_priority"
+    # ... or not
+    KEEP_NOT_STARTED = "keep_not_started"
+    KEEP_PROTECTED = "keep_protected"
+    KEEP_ASKER_UNALLOCATED = "keep_asker_unallocated"
+    KEEP_RATIO_NOT_LOWER = "keep_ratio_not_lower"
+    KEEP_PRIORITY_NOT_HIGHER = "keep_priority_not_higher"
+    # a run is stopped for a reason other than preemption
+    STOP_CANCELLED = "stop_cancelled"
+    STOP_GANG_BROKEN = "stop_gang_broken"
+    STOP_HOST_LOST = "stop_host_lost"
+    # a run ended by itself
+    END_COMPLETED = "end_completed"
+    END_FAILED = "end_failed"
+    # a job waits
+    DEFER_NO_ROOM = "defer_no_room"
+    DEFER_FRAGMENTED = "defer_fragmented"
+    DEFER_VICTIMS_STOPPING = "defer_victims_stopping"
+    DEFER_ESCROW_EXPIRED = "defer_escrow_expired"
+    DEFER_NO_SUCH_HOSTS = "defer_no_such_hosts"
+    # a job goes back to the queue, or does not enter it
+    REQUEUE_PREEMPTED = "requeue_preempted"
+    REQUEUE_HOST_LOST = "requeue_host_lost"
+    REJECT_ADMISSION = "reject_admission"
+    # a charge
+    CHARGE_RUN = "charge_run"
+    CHARGE_REFUNDED = "charge_refunded"
+    # a host changes state
+    HOST_REGISTERED = "host_registered"
+    HOST_SILENT = "host_silent"
+    HOST_SILENT_TOO_LONG = "host_silent_too_long"
+    HOST_HEARD_AGAIN = "host_heard_again"
+    HOST_DRAIN_REQUESTED = "host_drain_requested"
+    HOST_EMPTY = "host_empty"
+    HOST_RESUMED = "host_resumed"
+    HOST_REPAIRED = "host_repaired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """The reason of a decision, with the rule it follows and the numbers compared (units in their names)."""
+
+    rule: str
+    reason: Reason
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+
+
+class EndCause(StrEnum):
+    """How a run ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    PREEMPTED = "preempted"
+    DRAINED = "drained"
+    HOST_LOST = "host_lost"
+    CANCELLED = "cancelled"
+
+
+class JobState(StrEnum):
+    """Where a job is. The last five are final: a job enters exactly one of them, once (I4)."""
+
+    SUBMITTED = "submitted"
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    PREEMPTED = "preempted"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+
+    @property
+    def final(self) -> bool:
+        """Nothing happens to the job any more."""
+        return self in FINAL_STATES
+
+
+FINAL_STATES = frozenset(
+    {JobState.COMPLETED, JobState.FAILED, JobState.PREEMPTED, JobState.CANCELLED, JobState.REJECTED}
+)

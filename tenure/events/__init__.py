@@ -1,0 +1,1 @@
+"""Facts: what happened, as frozen structs. One module per writer; `catalogue` lists them all."""

@@ -1,0 +1,59 @@
+"""Facts about what people ask for: written by the gateway, acknowledged to the user only when they are durable."""
+
+from typing import ClassVar
+
+from tenure.domain.ids import HostId, JobId, UserName
+from tenure.domain.job import JobSpec
+from tenure.domain.units import Millis
+from tenure.events.fact import Fact, Lane
+
+
+class JobSubmitted(Fact, frozen=True, kw_only=True, tag=True):
+    """A job was accepted from a user."""
+
+    lane: ClassVar[Lane] = Lane.INTAKE
+
+    job: JobId
+    spec: JobSpec
+    idempotency_key: str | None = None
+
+
+class JobCancelRequested(Fact, frozen=True, kw_only=True, tag=True):
+    """The owner (or a manager) wants the job gone, whatever it is doing."""
+
+    lane: ClassVar[Lane] = Lane.INTAKE
+
+    job: JobId
+    by: UserName
+
+
+class DrainRequested(Fact, frozen=True, kw_only=True, tag=True):
+    """The host is to become empty (P9). `fatal` ends its runs now; `deadline` is when it must be empty."""
+
+    lane: ClassVar[Lane] = Lane.INTAKE
+
+    host: HostId
+    by: UserName
+    comment: str
+    fatal: bool = False
+    deadline: Millis | None = None
+
+
+class ResumeRequested(Fact, frozen=True, kw_only=True, tag=True):
+    """An operator wants the host to take runs again."""
+
+    lane: ClassVar[Lane] = Lane.INTAKE
+
+    host: HostId
+    by: UserName
+    comment: str = ""
+
+
+class RepairCompleted(Fact, frozen=True, kw_only=True, tag=True):
+    """The host was repaired and may take runs again."""
+
+    lane: ClassVar[Lane] = Lane.INTAKE
+
+    host: HostId
+    by: UserName
+    comment: str = ""

@@ -1,0 +1,118 @@
+"""Facts of the agents: what really is on the hosts."""
+
+from typing import ClassVar
+
+import msgspec
+
+from tenure.domain.host import HostSpec
+from tenure.domain.ids import BudgetPath, HostId, JobId, RunId, UserName
+from tenure.domain.units import Millis
+from tenure.events.fact import Fact, Lane
+
+
+class HostRegistered(Fact, frozen=True, kw_only=True, tag=True):
+    """An agent speaks for these hosts. Said at each start of the agent."""
+
+    lane: ClassVar[Lane] = Lane.REPORT
+
+    agent: str
+    hosts: tuple[HostSpec, ...]
+
+
+class ReplicaStart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One replica's process exists on `host` since `at`."""
+
+    replica: int
+    host: HostId
+    at: Millis
+
+
+class ReplicasStarted(Fact, frozen=True, kw_only=True, tag=True):
+    """Replicas of a run were launched on hosts of one agent."""
+
+    lane: ClassVar[Lane] = Lane.REPORT
+
+    run: RunId
+    job: JobId
+    replicas: tuple[ReplicaStart, ...]
+
+
+class ReplicaExit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One replica's whole process group is gone since `at`, its GPUs are free.
+
+    Exactly one of `code` (exit status), `signal` and `error` (it could not be launched) is set. `started_at` is None
+    if it never ran.
+    """
+
+    replica: int
+    host: HostId
+    at: Millis
+    started_at: Millis | None = None
+    code: int | None = None
+    signal: int | None = None
+    error: str | None = None
+
+
+class ReplicasExited(Fact, frozen=True, kw_only=True, tag=True):
+    """Replicas of a run are gone from hosts of one agent."""
+
+    lane: ClassVar[Lane] = Lane.REPORT
+
+    run: RunId
+    job: JobId
+    replicas: tuple[ReplicaExit, ...]
+
+
+class CheckpointReported(Fact, frozen=True, kw_only=True, tag=True):
+    """The job saved its progress at `at`: what came before is safe from a host loss (P2, P6)."""
+
+    lane: ClassVar[Lane] = Lane.REPORT
+
+    run: RunId
+    job: JobId
+    host: HostId
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Occupancy: one run held `gpus` GPUs of one host during [since, until). Never crosses a full hour (UTC).
+
+    `busy_milli` is the mean utilisation of those GPUs in thousandths, None where it cannot be measured.
+    """
+
+    run: RunId
+    job: JobId
+    budget: BudgetPath
+    user: UserName
+    charged: bool
+    gpus: int
+    since: Millis
+    until: Millis
+    busy_milli: int | None = None
+
+
+class HostBeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A sign of life of one host: the GPUs that work, the runs it really holds, occupancy not reported before."""
+
+    host: HostId
+    gpus: int
+    runs: tuple[RunId, ...] = ()
+    segments: tuple[Segment, ...] = ()
+
+
+class Heartbeat(Fact, frozen=True, kw_only=True, tag=True):
+    """A sign of life of an agent and its hosts. `final` segments of ended runs come with the next one."""
+
+    lane: ClassVar[Lane] = Lane.REPORT
+
+    agent: str
+    hosts: tuple[HostBeat, ...]
+
+
+class HostSignal(Fact, frozen=True, kw_only=True, tag=True):
+    """A device or the system of a host said something about its health."""
+
+    lane: ClassVar[Lane] = Lane.REPORT
+
+    host: HostId
+    signal: str
+    detail: str

@@ -1,0 +1,200 @@
+"""The one loop of every role: fold what came, decide, append, carry out, wait. The simulator has its own, same functions.
+
+    restore -> catch up -> [ wait -> fold -> decide -> append -> fold own facts -> perform ] until stopped
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic
+
+import msgspec
+
+from tenure.domain.ids import LOG_START, FactId, Position
+from tenure.domain.units import Millis
+from tenure.events.fact import Fact, Recorded
+from tenure.log.port import Conflict, Expect, Feed, Log, LogFull, Unavailable
+from tenure.runtime.clock import Clock
+from tenure.runtime.role import Decision, Role, S
+from tenure.runtime.snapshot import Snapshot, SnapshotStore
+from tenure.runtime.telemetry import LoopMetrics
+
+logger = logging.getLogger(__name__)
+
+SNAPSHOT_EVERY = 20_000
+"""Facts folded between two snapshots."""
+RETRY_FIRST_S, RETRY_LONGEST_S = 0.1, 2.0
+
+
+def stamped(fact: Fact, *, role: str, assumes: Position, number: int, cluster: str) -> Fact:
+    """The fact with its id and cluster; an id that the role gave itself is kept."""
+    fact_id = fact.id or FactId(f"{role}-{assumes}-{number}")
+    return msgspec.structs.replace(fact, id=fact_id, cluster=cluster)
+
+
+async def _no_instructions(instructions: Sequence[Any]) -> None:
+    assert not instructions, "this role has no hands"
+
+
+class Loop(Generic[S]):
+    """Runs one role against a log. One owner of the state, one thread, no locks."""
+
+    def __init__(
+        self,
+        role: Role[S],
+        log: Log,
+        clock: Clock,
+        *,
+        cluster: str,
+        snapshots: SnapshotStore | None = None,
+        perform: Callable[[Sequence[Any]], Awaitable[None]] = _no_instructions,
+        rest_factor: float = 0.0,
+    ) -> None:
+        """`rest_factor`: how long to leave the processor to others after a decision, as a multiple of its duration."""
+        self.role = role
+        self.state: S = role.initial()
+        self.caught_up = asyncio.Event()
+        self._log, self._clock, self._cluster = log, clock, cluster
+        self._snapshots, self._perform, self._rest_factor = snapshots, perform, rest_factor
+        self._guarded: Position = LOG_START
+        self._since_snapshot = 0
+        self._poked = asyncio.Event()
+        self._pending: asyncio.Task[Sequence[Recorded]] | None = None
+        self._metrics = LoopMetrics(role.name)
+
+    def poke(self) -> None:
+        """Decide again soon: something that is no fact has changed (the shell's own observations)."""
+        self._poked.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set. Raises only on a broken assertion: the process is to end and to be restarted."""
+        self._restore()
+        feed = await self._log.follow(self.role.reads, after=self.state.position)
+        stopped = asyncio.create_task(stop.wait())
+        stopped.add_done_callback(lambda _: self.poke())
+        try:
+            await self._fold_until(feed, await self._log.head(self.role.reads))
+            self.caught_up.set()
+            logger.info("caught up at position %d", self.state.position)
+            while not stop.is_set():
+                wake_at = await self._step(feed)
+                if not stop.is_set():
+                    await self._wait(feed, wake_at)
+        finally:
+            stopped.cancel()
+            if self._pending is not None:
+                self._pending.cancel()
+            await feed.close()
+        self._save_snapshot()
+
+    async def _step(self, feed: Feed) -> Millis | None:
+        """Decide once, append, fold the own facts, carry out. Returns when to wake, None for the next fact."""
+        began = time.perf_counter()
+        decision = self.role.decide(self.state, self._clock.now())
+        took = time.perf_counter() - began
+        self._metrics.decided(took)
+        if decision.facts and not await self._append(feed, decision):
+            return self._clock.now()
+        if decision.instructions:
+            await self._perform(decision.instructions)
+        if took * self._rest_factor > 0.001:
+            await asyncio.sleep(took * self._rest_factor)
+        return self._clock.now() if decision.facts else decision.wake_at
+
+    async def _append(self, feed: Feed, decision: Decision) -> bool:
+        """Append the facts on the decision's assumption; False if it is void and must be made again."""
+        assert decision.assumes == self.state.position, "a decision must be made on the present state"
+        guard = self.role.guard
+        expect = None if guard is None else Expect(lane=guard, last=self._guarded)
+        facts = [
+            stamped(fact, role=self.role.name, assumes=decision.assumes, number=number, cluster=self._cluster)
+            for number, fact in enumerate(decision.facts)
+        ]
+        delay = RETRY_FIRST_S
+        while True:
+            try:
+                appended = await self._log.append(facts, expect=expect)
+                self._metrics.appended(len(facts))
+                await self._fold_until(feed, appended.last)
+                return True
+            except Conflict as conflict:
+                logger.info("decided on an old position, deciding again: %s", conflict)
+                self._metrics.conflict()
+                await self._fold_more(feed)
+                return False
+            except (Unavailable, LogFull) as trouble:
+                logger.warning("the log did not take %d facts, trying again: %s", len(facts), trouble)
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, RETRY_LONGEST_S)
+                if isinstance(trouble, Unavailable):
+                    return False
+
+    async def _wait(self, feed: Feed, wake_at: Millis | None) -> None:
+        """Wait for facts, a poke or the wake-up time, and fold what came."""
+        timeout = None if wake_at is None else max(0.0, (wake_at - self._clock.now()) / 1000)
+        reading = self._reading(feed)
+        poked = asyncio.create_task(self._poked.wait())
+        await asyncio.wait({reading, poked}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        poked.cancel()
+        self._poked.clear()
+        if reading.done():
+            self._pending = None
+            self._fold(reading.result())
+
+    async def _fold_until(self, feed: Feed, position: Position) -> None:
+        """Fold until the fact at `position` is folded."""
+        while self.state.position < position:
+            reading = self._reading(feed)
+            facts = await reading
+            self._pending = None
+            self._fold(facts)
+
+    async def _fold_more(self, feed: Feed) -> None:
+        """Fold what has arrived, waiting a little for something to arrive."""
+        reading = self._reading(feed)
+        await asyncio.wait({reading}, timeout=RETRY_LONGEST_S)
+        if reading.done():
+            self._pending = None
+            self._fold(reading.result())
+
+    def _reading(self, feed: Feed) -> "asyncio.Task[Sequence[Recorded]]":
+        """The read that is under way; never two, never one cancelled half-way (facts would be lost)."""
+        if self._pending is None:
+            self._pending = asyncio.create_task(feed.next(None))
+        return self._pending
+
+    def _fold(self, facts: Sequence[Recorded]) -> None:
+        guard, evolve, state = self.role.guard, self.role.evolve, self.state
+        for recorded in facts:
+            assert recorded.position > state.position, "the log gave a fact twice or out of order"
+            evolve(state, recorded)
+            assert state.position == recorded.position, "evolve must say how far it has read"
+            if guard is not None and guard.covers(recorded.fact.lane):
+                self._guarded = recorded.position
+        self._metrics.folded(len(facts))
+        self._since_snapshot += len(facts)
+        if self._since_snapshot >= SNAPSHOT_EVERY:
+            self._save_snapshot()
+
+    def _restore(self) -> None:
+        snapshot = self._snapshots.load() if self._snapshots else None
+        if snapshot is None:
+            return
+        try:
+            self.state = self.role.load(snapshot.payload)
+        except ValueError as damage:
+            logger.warning("the snapshot cannot be used, reading the whole log: %s", damage)
+            return
+        assert self.state.position == snapshot.position, "a snapshot must hold the position it was taken at"
+        self._guarded = snapshot.guarded
+
+    def _save_snapshot(self) -> None:
+        self._since_snapshot = 0
+        if self._snapshots is None:
+            return
+        payload = self.role.dump(self.state)
+        try:
+            self._snapshots.save(Snapshot(position=self.state.position, guarded=self._guarded, payload=payload))
+        except OSError as error:
+            logger.warning("no snapshot was saved (the next start will read more of the log): %s", error)

@@ -1,0 +1,55 @@
+"""The shape of a role: three pure functions and what they read and guard."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from tenure.domain.ids import Position
+from tenure.domain.units import Millis
+from tenure.events.catalogue import Kind
+from tenure.events.fact import Fact, Lane, Recorded
+
+
+class Positioned(Protocol):
+    """A state knows how far it has read."""
+
+    position: Position
+
+
+S = TypeVar("S", bound=Positioned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a role wants: facts to append, instructions for its own shell, and when to be asked again.
+
+    `assumes` is the position the decision was made at; the loop turns it into the condition of the append. Facts carry
+    no id yet: the loop gives them `<role>-<assumes>-<n>`, so that the same decision is never recorded twice.
+    `instructions` are carried out after the facts are durable. `wake_at` is an instant (P11); None means "when a fact
+    comes".
+    """
+
+    assumes: Position
+    facts: Sequence[Fact] = ()
+    instructions: Sequence[Any] = ()
+    wake_at: Millis | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role(Generic[S]):
+    """A role as the loop and the simulator run it.
+
+    `evolve` folds one fact into the state in place and sets `state.position`. `decide` must not change the state's
+    meaning (it may keep scratch indexes). `guard` is the lane whose facts the role's appends are conditional on; the
+    role must read every kind in it.
+    `dump` and `load` are exact inverses; `load` raises ValueError on damage.
+    """
+
+    name: str
+    reads: tuple[Kind, ...]
+    guard: Lane | None
+    initial: Callable[[], S]
+    evolve: Callable[[S, Recorded], None]
+    decide: Callable[[S, Millis], Decision]
+    dump: Callable[[S], bytes]
+    load: Callable[[bytes], S]

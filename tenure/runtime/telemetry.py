@@ -1,0 +1,66 @@
+"""What a running role says of itself: log lines on stderr, and OpenTelemetry metrics when an endpoint is configured.
+
+The OpenTelemetry SDK is imported only when `OTEL_EXPORTER_OTLP_ENDPOINT` is set: it costs more start-up time than a
+whole role.
+"""
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Counter, Histogram
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+def set_up_logging(role: str) -> None:
+    """Send this process's log lines to stderr, one line each, with the role's name."""
+    logging.basicConfig(
+        level=os.environ.get("TENURE_LOG_LEVEL", "INFO").upper(),
+        stream=sys.stderr,
+        format=f"%(asctime)s {role} %(levelname)s %(message)s",
+    )
+
+
+class LoopMetrics:
+    """Counts of what the loop of one role does. Costs nothing where no endpoint is configured."""
+
+    def __init__(self, role: str) -> None:
+        self._attributes = {"role": role}
+        self._folded: Counter | None = None
+        if not os.environ.get(ENDPOINT):
+            return
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.resources import Resource
+
+        resource = Resource.create({"service.name": f"tenure-{role}"})
+        provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], resource)
+        meter = provider.get_meter("tenure")
+        self._folded = meter.create_counter("tenure.facts.folded", unit="{fact}")
+        self._appended: Counter = meter.create_counter("tenure.facts.appended", unit="{fact}")
+        self._conflicts: Counter = meter.create_counter("tenure.append.conflicts", unit="{conflict}")
+        self._decide: Histogram = meter.create_histogram("tenure.decide.duration", unit="s")
+
+    def folded(self, count: int) -> None:
+        """`count` facts were folded."""
+        if self._folded is not None:
+            self._folded.add(count, self._attributes)
+
+    def decided(self, seconds: float) -> None:
+        """One decision took so long."""
+        if self._folded is not None:
+            self._decide.record(seconds, self._attributes)
+
+    def appended(self, count: int) -> None:
+        """`count` facts were appended."""
+        if self._folded is not None:
+            self._appended.add(count, self._attributes)
+
+    def conflict(self) -> None:
+        """An append met a conflict."""
+        if self._folded is not None:
+            self._conflicts.add(1, self._attributes)

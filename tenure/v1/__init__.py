@@ -1,0 +1,1 @@
+"""Generated from `proto/`: run `make proto`, never edit."""
