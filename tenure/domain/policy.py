@@ -1,0 +1,35 @@
+"""Every knob of the policy and its default, in one place. Roles and the simulator are given the same value.
+
+A knob's name ends in its unit here (`lookback_ms`); where people set it (`--set lookback=7d`, a configuration file),
+durations are written without it: see `tenure.runtime.options`.
+"""
+
+from dataclasses import dataclass
+
+from tenure.domain.units import DAY, HOUR, MINUTE, SECOND, Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The knobs of P1-P11. Lengths of time in milliseconds."""
+
+    lookback_ms: Millis = 7 * DAY
+    """Length of the sliding window over which fair share is delivered (P1-P3)."""
+    min_runtime_cap_ms: Millis = 8 * HOUR
+    """The longest protection a job may ask for; also the most that a host fault refunds (P2)."""
+    ratio_margin: float = 0.02
+    """How much lower the asker's ratio must be before it may preempt (P5)."""
+    setback_per_gpu_hour_ms: Millis = MINUTE
+    """Inside a leaf, a job stands behind jobs submitted up to this much later per GPU-hour it commits (P4) ..."""
+    setback_max_ms: Millis = 12 * HOUR
+    """... but never behind ones submitted later than this: every wait inside a leaf is bounded."""
+    grace_max_ms: Millis = 10 * MINUTE
+    """The longest a job may ask for between SIGTERM and SIGKILL (P10)."""
+    escrow_slack_ms: Millis = 10 * SECOND
+    """Freed GPUs are held for the asker until the victims' longest grace and this much more is over (P7)."""
+    heartbeat_ms: Millis = 5 * SECOND
+    """How often an agent reports what its hosts hold."""
+    suspect_after_ms: Millis = 20 * SECOND
+    """A host silent for so long takes no new runs and is charged no further."""
+    lost_after_ms: Millis = 5 * MINUTE
+    """A host silent for so long is lost: its runs end as `host_lost`."""

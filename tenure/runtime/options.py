@@ -1,0 +1,101 @@
+"""Configuration: the policy and the connections of a process, from a file, `--set key=value` and defaults, validated.
+
+An unknown key is refused with the nearest known one. Durations are written `90s 15m 8h 7d` under the knob's name
+without its unit.
+"""
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import get_type_hints
+
+from tenure.domain.policy import Policy
+from tenure.domain.refusal import Refusal
+from tenure.domain.units import format_duration, parse_duration
+from tenure.runtime.yaml_file import load_yaml
+
+_UNIT = "_ms"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Where a role finds the log, the database and its own files."""
+
+    nats_url: str
+    cluster: str
+    data: Path
+    clickhouse_url: str | None = None
+    clickhouse_token_file: Path | None = None
+
+
+def knob_names() -> dict[str, str]:
+    """The policy's knobs as people write them, each with its default in words."""
+    shown: dict[str, str] = {}
+    for field in dataclasses.fields(Policy):
+        value = field.default
+        is_duration = field.name.endswith(_UNIT)
+        shown[field.name.removesuffix(_UNIT)] = format_duration(value) if is_duration else str(value)  # type: ignore[arg-type]
+    return shown
+
+
+def build_policy(values: Mapping[str, object]) -> Policy:
+    """The policy with `values` (knob: value, as people write them) over the defaults. Raises `Refusal`."""
+    hints = get_type_hints(Policy)
+    chosen: dict[str, object] = {}
+    for key, value in values.items():
+        name = key if key in hints and not key.endswith(_UNIT) else key + _UNIT
+        if name not in hints:
+            raise unknown_key(key, known=knob_names(), where="policy")
+        chosen[name] = _knob(name, key, value, hints[name])
+    return Policy(**chosen)  # type: ignore[arg-type]
+
+
+def unknown_key(key: str, *, known: Iterable[str], where: str) -> Refusal:
+    """The refusal of a key nobody knows, naming the nearest known one and all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(key, names, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return Refusal(field=f"{where}.{key}", problem="unknown key", fix=f"{hint}known: {', '.join(names)}")
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, object]:
+    """`--set key=value` arguments as a mapping. Raises `Refusal`."""
+    values: dict[str, object] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise Refusal(field="--set", problem=f"{setting[:60]!r} has no '='", fix="write --set key=value")
+        values[key.strip()] = value.strip()
+    return values
+
+
+def load_policy(config: Path | None, settings: Iterable[str]) -> Policy:
+    """The policy from the `policy:` section of a configuration file, then `--set`, which wins."""
+    values: dict[str, object] = {}
+    if config is not None:
+        document = load_yaml(config)
+        if not isinstance(document, dict) or set(document) - {"policy"}:
+            raise Refusal(field=str(config), problem="not a configuration file", fix="write 'policy:' and knobs below it")
+        section = document.get("policy") or {}
+        if not isinstance(section, dict):
+            raise Refusal(field="policy", problem="not a mapping", fix="write one 'knob: value' a line below it")
+        values.update(section)
+    values.update(parse_settings(settings))
+    return build_policy(values)
+
+
+def _knob(name: str, key: str, value: object, kind: type) -> object:
+    if name.endswith(_UNIT):
+        length = parse_duration(str(value), field=key)
+        if length == 0 and name in ("lookback_ms", "heartbeat_ms", "min_runtime_cap_ms"):
+            raise Refusal(field=key, problem="0 leaves nothing to work with", fix="give a positive duration")
+        return length
+    try:
+        number = kind(str(value))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise Refusal(field=key, problem=f"{str(value)[:40]!r} is not a number", fix="give a number of 0 or more")
+    return number

@@ -1,0 +1,146 @@
+"""How a role becomes a process: arguments, signals, the log, the loop, a ready file. `tenure serve ROLE` ends up here."""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from tenure.domain.policy import Policy
+from tenure.domain.refusal import Refusal
+from tenure.log.jetstream import JetStreamLog
+from tenure.log.port import Log, Unavailable
+from tenure.runtime.clock import WallClock
+from tenure.runtime.loop import Loop
+from tenure.runtime.options import Connection, load_policy
+from tenure.runtime.role import Role, S
+from tenure.runtime.snapshot import SnapshotStore
+from tenure.runtime.telemetry import set_up_logging
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What a role's process was started with. `arguments` holds the role's own options."""
+
+    role: str
+    connection: Connection
+    policy: Policy
+    ready_file: Path | None
+    arguments: argparse.Namespace
+
+
+def argument_parser(role: str, description: str) -> argparse.ArgumentParser:
+    """The options every role has; a role adds its own."""
+    parser = argparse.ArgumentParser(prog=f"tenure serve {role}", description=description)
+    parser.add_argument("--nats", default=os.environ.get("TENURE_NATS", "nats://127.0.0.1:4222"), help="the log's server")
+    parser.add_argument("--cluster", default=os.environ.get("TENURE_CLUSTER", "tenure"), help="name of the log")
+    parser.add_argument("--data", type=Path, required=True, help="folder for snapshots and other local files")
+    parser.add_argument("--clickhouse", default=os.environ.get("TENURE_CLICKHOUSE"), help="http://host:port of ClickHouse")
+    parser.add_argument("--clickhouse-token-file", type=Path, help="file with its password")
+    parser.add_argument("--config", type=Path, help="YAML file with a `policy:` section")
+    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="a policy knob; wins over --config")
+    parser.add_argument("--ready-file", type=Path, help="written when the role has caught up with the log")
+    return parser
+
+
+def run_service(
+    parser: argparse.ArgumentParser, role: str, argv: Sequence[str], serve: Callable[[Service], Coroutine[Any, Any, None]]
+) -> int:
+    """Parse, run until SIGTERM or SIGINT, and turn trouble into one line and an exit status."""
+    arguments = parser.parse_args(argv)
+    set_up_logging(role)
+    try:
+        service = Service(
+            role=role,
+            connection=Connection(
+                nats_url=arguments.nats,
+                cluster=arguments.cluster,
+                data=arguments.data,
+                clickhouse_url=arguments.clickhouse,
+                clickhouse_token_file=arguments.clickhouse_token_file,
+            ),
+            policy=load_policy(arguments.config, arguments.set),
+            ready_file=arguments.ready_file,
+            arguments=arguments,
+        )
+        uvloop.run(serve(service))
+    except (Refusal, Unavailable, OSError) as trouble:
+        print(f"tenure serve {role}: {trouble}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def stop_on_signals() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def connect_log(service: Service) -> JetStreamLog:
+    """The log of the service, connected. Raises `Unavailable`."""
+    return await JetStreamLog.connect(service.connection.nats_url, cluster=service.connection.cluster)
+
+
+async def make_loop(
+    service: Service,
+    role: Role[S],
+    log: JetStreamLog,
+    *,
+    perform: Callable[[Sequence[Any]], Awaitable[None]] | None = None,
+    rest_factor: float = 0.0,
+) -> Loop[S]:
+    """The loop of `role` on `log` with a snapshot file under the service's data folder."""
+    snapshots = SnapshotStore(
+        service.connection.data / "snapshots" / f"{role.name}.snapshot",
+        package=f"services/{service.role}",
+        log_identity=await log.identity(),
+    )
+    optional = {} if perform is None else {"perform": perform}
+    return Loop(
+        role,
+        log,
+        WallClock(),
+        cluster=service.connection.cluster,
+        snapshots=snapshots,
+        rest_factor=rest_factor,
+        **optional,
+    )
+
+
+async def run_decider(service: Service, role: Role[S], *, rest_factor: float = 0.0) -> None:
+    """Run a role that has no hands: only facts in and facts out."""
+    stop = stop_on_signals()
+    log = await connect_log(service)
+    try:
+        loop = await make_loop(service, role, log, rest_factor=rest_factor)
+        announcing = asyncio.create_task(announce_ready(service, loop.caught_up, {}))
+        await loop.run(stop)
+        announcing.cancel()
+    finally:
+        await log.close()
+
+
+async def announce_ready(service: Service, ready: asyncio.Event, details: dict[str, object]) -> None:
+    """Write the ready file (JSON with the pid and `details`) once `ready` is set."""
+    await ready.wait()
+    logger.info("ready")
+    if service.ready_file is not None:
+        service.ready_file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = service.ready_file.with_suffix(".new")
+        fresh.write_text(json.dumps({"pid": os.getpid(), **details}))
+        os.replace(fresh, service.ready_file)
+
+
+__all__ = ["Log", "Service", "announce_ready", "argument_parser", "connect_log", "make_loop", "run_decider", "run_service"]
