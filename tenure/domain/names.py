@@ -24,5 +24,7 @@ def check_label(text: str, *, field: str) -> str:
     if len(text) > _PRINTABLE_MAX:
         raise Refusal(field=field, problem=f"{len(text)} characters", fix=f"use at most {_PRINTABLE_MAX}")
     if not text.isprintable():
-        raise Refusal(field=field, problem=f"{text[:64]!r} holds control characters", fix="use printable characters only")
+        raise Refusal(
+            field=field, problem=f"{text[:64]!r} holds control characters", fix="use printable characters only"
+        )
     return text

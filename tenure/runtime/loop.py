@@ -1,6 +1,6 @@
 """The one loop of every role: fold what came, decide, append, carry out, wait. The simulator has its own, same functions.
 
-    restore -> catch up -> [ wait -> fold -> decide -> append -> fold own facts -> perform ] until stopped
+restore -> catch up -> [ wait -> fold -> decide -> append -> fold own facts -> perform ] until stopped
 """
 
 import asyncio

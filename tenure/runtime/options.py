@@ -77,7 +77,9 @@ def load_policy(config: Path | None, settings: Iterable[str]) -> Policy:
     if config is not None:
         document = load_yaml(config)
         if not isinstance(document, dict) or set(document) - {"policy"}:
-            raise Refusal(field=str(config), problem="not a configuration file", fix="write 'policy:' and knobs below it")
+            raise Refusal(
+                field=str(config), problem="not a configuration file", fix="write 'policy:' and knobs below it"
+            )
         section = document.get("policy") or {}
         if not isinstance(section, dict):
             raise Refusal(field="policy", problem="not a mapping", fix="write one 'knob: value' a line below it")

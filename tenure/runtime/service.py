@@ -42,19 +42,28 @@ class Service:
 def argument_parser(role: str, description: str) -> argparse.ArgumentParser:
     """The options every role has; a role adds its own."""
     parser = argparse.ArgumentParser(prog=f"tenure serve {role}", description=description)
-    parser.add_argument("--nats", default=os.environ.get("TENURE_NATS", "nats://127.0.0.1:4222"), help="the log's server")
+    parser.add_argument(
+        "--nats", default=os.environ.get("TENURE_NATS", "nats://127.0.0.1:4222"), help="the log's server"
+    )
     parser.add_argument("--cluster", default=os.environ.get("TENURE_CLUSTER", "tenure"), help="name of the log")
     parser.add_argument("--data", type=Path, required=True, help="folder for snapshots and other local files")
-    parser.add_argument("--clickhouse", default=os.environ.get("TENURE_CLICKHOUSE"), help="http://host:port of ClickHouse")
+    parser.add_argument(
+        "--clickhouse", default=os.environ.get("TENURE_CLICKHOUSE"), help="http://host:port of ClickHouse"
+    )
     parser.add_argument("--clickhouse-token-file", type=Path, help="file with its password")
     parser.add_argument("--config", type=Path, help="YAML file with a `policy:` section")
-    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="a policy knob; wins over --config")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KNOB=VALUE", help="a policy knob; wins over --config"
+    )
     parser.add_argument("--ready-file", type=Path, help="written when the role has caught up with the log")
     return parser
 
 
 def run_service(
-    parser: argparse.ArgumentParser, role: str, argv: Sequence[str], serve: Callable[[Service], Coroutine[Any, Any, None]]
+    parser: argparse.ArgumentParser,
+    role: str,
+    argv: Sequence[str],
+    serve: Callable[[Service], Coroutine[Any, Any, None]],
 ) -> int:
     """Parse, run until SIGTERM or SIGINT, and turn trouble into one line and an exit status."""
     arguments = parser.parse_args(argv)
@@ -143,4 +152,13 @@ async def announce_ready(service: Service, ready: asyncio.Event, details: dict[s
         os.replace(fresh, service.ready_file)
 
 
-__all__ = ["Log", "Service", "announce_ready", "argument_parser", "connect_log", "make_loop", "run_decider", "run_service"]
+__all__ = [
+    "Log",
+    "Service",
+    "announce_ready",
+    "argument_parser",
+    "connect_log",
+    "make_loop",
+    "run_decider",
+    "run_service",
+]

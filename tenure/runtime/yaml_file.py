@@ -17,7 +17,9 @@ def load_yaml(path: Path) -> object:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise Refusal(field=str(path), problem=error.strerror or "cannot be read", fix="name a readable file") from error
+        raise Refusal(
+            field=str(path), problem=error.strerror or "cannot be read", fix="name a readable file"
+        ) from error
     return parse_yaml(data, name=str(path))
 
 
