@@ -2,10 +2,24 @@
 
 from typing import ClassVar
 
+import msgspec
+
 from tenure.domain.ids import HostId, JobId, UserName
 from tenure.domain.job import JobSpec
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Lane
+
+
+class BatchPart(msgspec.Struct, frozen=True, kw_only=True):
+    """The job is number `number` (from 0) of `count` that were submitted as one, the first of which is `first`.
+
+    `body` is a digest of all of them: a batch that was cut short is completed only by the same batch.
+    """
+
+    first: JobId
+    number: int
+    count: int
+    body: str
 
 
 class JobSubmitted(Fact, frozen=True, kw_only=True, tag=True):
@@ -16,6 +30,7 @@ class JobSubmitted(Fact, frozen=True, kw_only=True, tag=True):
     job: JobId
     spec: JobSpec
     idempotency_key: str | None = None
+    batch: BatchPart | None = None
 
 
 class JobCancelRequested(Fact, frozen=True, kw_only=True, tag=True):
