@@ -1,0 +1,74 @@
+"""The placer on one screen: settle what the agents reported, then plan starts in fair-share order."""
+
+from functools import partial
+
+from services.placer.evolve import READS, evolve
+from services.placer.policy import escrow
+from services.placer.policy.drain import drain
+from services.placer.policy.settle import settle
+from services.placer.policy.standings import Standings
+from services.placer.policy.starts import plan_starts
+from services.placer.state import State, dump, initial, load
+from tenure.domain.host import HostState
+from tenure.domain.policy import Policy
+from tenure.domain.units import Millis
+from tenure.events.fact import Fact, Lane
+from tenure.runtime.role import Decision, Role
+
+
+def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
+    """Facts that are due now, and the next instant at which something may change by itself (P11)."""
+    if state.idle_until is not None and now < state.idle_until:
+        return Decision(assumes=state.position, wake_at=state.idle_until)
+    due: list[Fact] = [*settle(state, now), *escrow.expired(state, now)]  # 1. what was reported, what ran out
+    if due:
+        return Decision(assumes=state.position, facts=due)  # fold that first: it frees GPUs
+    state.attention.clear()
+    standings = current_standings(state)
+    stops = list(drain(state, now, standings=standings, policy=policy))  # 2. draining hosts (P9)
+    if stops:
+        return Decision(assumes=state.position, facts=stops)
+    plan = plan_starts(state, now, standings=standings, policy=policy)  # 3. in rank order, whole gangs (P4-P8)
+    if plan.facts:
+        return Decision(assumes=state.position, facts=plan.facts)
+    state.idle_until = next_expiry(state, now)  # 4. timers, not luck (P11)
+    return Decision(assumes=state.position, wake_at=state.idle_until)
+
+
+def current_standings(state: State) -> Standings:
+    """The published ratios, plus starts and askers that the ranking does not know of yet."""
+    standings = Standings(state.core.standings)
+    for made in state.core.commitments:
+        standings.add(made.budget, made.gpu_ms)
+    for asker in sorted(state.core.escrows):
+        spec = state.core.jobs[asker].spec
+        standings.add(spec.budget, spec.commitment_gpu_ms)
+    return standings
+
+
+def next_expiry(state: State, now: Millis) -> Millis:
+    """The next instant at which a protection or an escrow ends; far away when there is none to wait for."""
+    core = state.core
+    waiting = any(job.run is None for job in core.jobs.values())
+    drains = any(host.state is HostState.DRAINING for host in core.hosts.values())
+    instants = [kept.deadline for kept in core.escrows.values()]
+    if waiting or drains:
+        instants += [run.protected_until for run in core.runs.values() if run.protected_until and run.stop is None]
+    return min((instant for instant in instants if instant > now), default=now + FAR_AWAY)
+
+
+FAR_AWAY: Millis = 3_600_000
+
+
+def role(policy: Policy) -> Role[State]:
+    """The placer as the loop and the simulator run it."""
+    return Role(
+        name="placer",
+        reads=READS,
+        guard=Lane.PLACE,
+        initial=initial,
+        evolve=evolve,
+        decide=partial(decide, policy=policy),
+        dump=dump,
+        load=load,
+    )

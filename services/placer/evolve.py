@@ -1,0 +1,241 @@
+"""How each fact changes what the placer knows. One small function a kind; facts about what is over are ignored."""
+
+from collections.abc import Callable
+from typing import Any
+
+from services.placer.state import (
+    CANCELLED_EARLY_MAX,
+    Commitment,
+    Escrow,
+    Host,
+    Job,
+    Reservation,
+    Run,
+    Said,
+    State,
+    Stop,
+    all_gpus,
+)
+from tenure.domain.ids import JobId
+from tenure.domain.reasons import EndCause, Reason
+from tenure.events.budgets import JobAdmitted
+from tenure.events.catalogue import Kind
+from tenure.events.fact import Fact, Recorded
+from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
+from tenure.events.intake import JobCancelRequested
+from tenure.events.placing import (
+    JobFinished,
+    JobRequeued,
+    PlacementDeferred,
+    ReservationDropped,
+    ReservationMade,
+    RunAssigned,
+    RunEnded,
+    RunPreemptionRequested,
+    RunStarted,
+    RunStopRequested,
+)
+from tenure.events.ranking import RankingPublished
+from tenure.events.reports import CheckpointReported, HostRegistered, ReplicasExited, ReplicasStarted
+
+
+def _host_registered(state: State, fact: HostRegistered) -> None:
+    for spec in fact.hosts:
+        known = state.core.hosts.get(spec.host)
+        state.hosts_in_order = None
+        state.core.hosts[spec.host] = Host(
+            spec=spec,
+            state=known.state if known else None,
+            last_seen=known.last_seen if known else fact.at,
+            fatal=known.fatal if known else False,
+        )
+        if known is None:
+            state.free[spec.host] = all_gpus(spec.gpus)
+        elif spec.gpus > known.spec.gpus:
+            state.free[spec.host] |= all_gpus(spec.gpus) & ~all_gpus(known.spec.gpus)
+        else:
+            state.free[spec.host] &= all_gpus(spec.gpus)
+
+
+def _host_state_changed(state: State, fact: HostStateChanged) -> None:
+    host = state.core.hosts[fact.host]
+    state.core.hosts[fact.host] = Host(spec=host.spec, state=fact.state, last_seen=fact.last_seen, fatal=fact.fatal)
+    for run in state.core.runs.values():
+        if any(place.host == fact.host for place in run.placement):
+            state.attention[run.run] = None
+
+
+def _job_admitted(state: State, fact: JobAdmitted) -> None:
+    state.core.jobs[fact.job] = Job(
+        job=fact.job,
+        spec=fact.spec,
+        submitted_at=fact.submitted_at,
+        admitted_by=fact.id,
+        cancelled_by=state.core.cancelled_early.pop(fact.job, None),
+    )
+    if state.core.jobs[fact.job].cancelled_by is not None:
+        state.cancelled[fact.job] = None
+
+
+def _job_cancel_requested(state: State, fact: JobCancelRequested) -> None:
+    job = state.core.jobs.get(fact.job)
+    if job is None:
+        early = state.core.cancelled_early
+        early[fact.job] = fact.by
+        if len(early) > CANCELLED_EARLY_MAX:
+            del early[next(iter(early))]
+    elif job.cancelled_by is None:
+        job.cancelled_by = fact.by
+        if job.run is None:
+            state.cancelled[fact.job] = None
+        else:
+            state.attention[job.run] = None
+
+
+def _ranking_published(state: State, fact: RankingPublished) -> None:
+    core = state.core
+    core.order, core.standings = fact.order, fact.standings
+    core.commitments = [made for made in core.commitments if made.position > fact.basis]
+
+
+def _run_assigned(state: State, fact: RunAssigned) -> None:
+    core = state.core
+    run = Run(run=fact.run, job=fact.job, number=fact.number, placement=fact.placement, assigned_at=fact.at)
+    core.runs[fact.run] = run
+    state.hold(run)
+    job = core.jobs[fact.job]
+    assert job.run is None, f"{fact.job} has {job.run} and cannot have {fact.run} as well"
+    job.run, job.runs = fact.run, fact.number
+    core.escrows.pop(fact.job, None)
+    core.reservations.pop(fact.job, None)
+    core.said.pop(fact.job, None)
+    if fact.allocated:
+        gpu_ms = job.spec.commitment_gpu_ms
+        core.commitments.append(Commitment(position=core.position, budget=fact.budget, gpu_ms=gpu_ms))
+    state.attention[fact.run] = None
+
+
+def _replicas_started(state: State, fact: ReplicasStarted) -> None:
+    run = state.core.runs.get(fact.run)
+    if run is not None:
+        run.started.update({start.replica: start.at for start in fact.replicas if start.replica not in run.started})
+        state.attention[fact.run] = None
+
+
+def _replicas_exited(state: State, fact: ReplicasExited) -> None:
+    run = state.core.runs.get(fact.run)
+    if run is None:
+        return
+    for gone in fact.replicas:
+        if gone.replica not in run.exited:
+            run.exited[gone.replica] = gone
+            if gone.started_at is not None:
+                run.started.setdefault(gone.replica, gone.started_at)
+    state.attention[fact.run] = None
+
+
+def _checkpoint_reported(state: State, fact: CheckpointReported) -> None:
+    run = state.core.runs.get(fact.run)
+    if run is not None:
+        run.checkpoint_at = max(run.checkpoint_at or 0, fact.at)
+
+
+def _run_started(state: State, fact: RunStarted) -> None:
+    run = state.core.runs[fact.run]
+    run.started_at, run.protected_until = fact.at, fact.protected_until
+
+
+def _run_preemption_requested(state: State, fact: RunPreemptionRequested) -> None:
+    run = state.core.runs[fact.run]
+    cause = EndCause.PREEMPTED if fact.escrow else EndCause.DRAINED
+    run.stop = Stop(cause_of_end=cause, by=fact.by, why=fact.why, at=fact.at)
+    state.attention[fact.run] = None
+    if fact.escrow and fact.deadline is not None:
+        asker = JobId(fact.by)
+        known = state.core.escrows.get(asker)
+        victims = (*known.victims, fact.run) if known else (fact.run,)
+        escrow = Escrow(job=asker, placement=fact.escrow, victims=victims, deadline=fact.deadline)
+        state.core.escrows[asker] = escrow
+
+
+def _run_stop_requested(state: State, fact: RunStopRequested) -> None:
+    run = state.core.runs[fact.run]
+    run.stop = Stop(cause_of_end=fact.cause_of_end, by=fact.by, why=fact.why, at=fact.at)
+    state.attention[fact.run] = None
+
+
+def _run_ended(state: State, fact: RunEnded) -> None:
+    run = state.core.runs.pop(fact.run)
+    state.release(run)
+    state.attention.pop(fact.run, None)
+    state.core.jobs[fact.job].run = None
+
+
+def _job_requeued(state: State, fact: JobRequeued) -> None:
+    state.core.jobs[fact.job].resume_count = fact.resume_count
+
+
+def _job_finished(state: State, fact: JobFinished) -> None:
+    core = state.core
+    del core.jobs[fact.job]
+    state.cancelled.pop(fact.job, None)
+    core.escrows.pop(fact.job, None)
+    core.reservations.pop(fact.job, None)
+    core.said.pop(fact.job, None)
+
+
+def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
+    if fact.job in state.core.jobs:
+        state.core.said[fact.job] = Said(reason=fact.why.reason, at=fact.at)
+    if fact.why.reason is Reason.DEFER_ESCROW_EXPIRED:
+        state.core.escrows.pop(fact.job, None)
+
+
+def _reservation_made(state: State, fact: ReservationMade) -> None:
+    kept = Reservation(job=fact.job, placement=fact.placement, latest_start=fact.latest_start)
+    state.core.reservations[fact.job] = kept
+
+
+def _reservation_dropped(state: State, fact: ReservationDropped) -> None:
+    state.core.reservations.pop(fact.job, None)
+
+
+def _ignore(state: State, fact: Fact) -> None:
+    """In a guarded lane, so it must be read, but it tells the placer nothing."""
+
+
+_EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
+    HostRegistered: _host_registered,
+    HostStateChanged: _host_state_changed,
+    CapacityChanged: _ignore,
+    DrainCompleted: _ignore,
+    JobAdmitted: _job_admitted,
+    JobCancelRequested: _job_cancel_requested,
+    RankingPublished: _ranking_published,
+    RunAssigned: _run_assigned,
+    ReplicasStarted: _replicas_started,
+    ReplicasExited: _replicas_exited,
+    CheckpointReported: _checkpoint_reported,
+    RunStarted: _run_started,
+    RunPreemptionRequested: _run_preemption_requested,
+    RunStopRequested: _run_stop_requested,
+    RunEnded: _run_ended,
+    JobRequeued: _job_requeued,
+    JobFinished: _job_finished,
+    PlacementDeferred: _placement_deferred,
+    ReservationMade: _reservation_made,
+    ReservationDropped: _reservation_dropped,
+}
+
+READS: tuple[Kind, ...] = tuple(_EVOLVE)
+_SILENT: frozenset[Kind] = frozenset({CheckpointReported, PlacementDeferred, CapacityChanged, DrainCompleted})
+
+
+def evolve(state: State, recorded: Recorded) -> None:
+    """Fold one fact."""
+    fact = recorded.fact
+    kind = type(fact)
+    state.core.position = recorded.position
+    _EVOLVE[kind](state, fact)
+    if kind not in _SILENT:
+        state.idle_until = None

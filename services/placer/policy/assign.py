@@ -1,0 +1,48 @@
+"""A start as a fact: which run it is, where it lives, and where its ranks meet."""
+
+from services.placer.state import Job, State
+from tenure.domain.ids import run_id
+from tenure.domain.job import Placement
+from tenure.domain.reasons import Why
+from tenure.domain.units import Millis
+from tenure.events.placing import RunAssigned
+
+PORT_FIRST, PORT_COUNT = 20_000, 10_000
+"""Ports for MASTER_PORT: below the ephemeral range of Linux."""
+
+
+class Ports:
+    """Deals out rendezvous ports. A run's port follows from its number in the order of starts, so ports rotate."""
+
+    def __init__(self, state: State) -> None:
+        self._next = int(state.position)
+
+    def take(self) -> int:
+        """A port that no recent run of this cluster was given."""
+        port = PORT_FIRST + self._next % PORT_COUNT
+        self._next += 1
+        return port
+
+
+def assign(state: State, job: Job, placement: Placement, now: Millis, *, port: int, why: Why) -> RunAssigned:
+    """The fact that gives `job` these GPUs."""
+    spec, number = job.spec, job.runs + 1
+    return RunAssigned(
+        at=now,
+        cause=job.admitted_by,
+        run=run_id(job=job.job, number=number),
+        job=job.job,
+        number=number,
+        budget=spec.budget,
+        user=spec.user,
+        placement=placement,
+        launch=spec.launch,
+        min_runtime_ms=spec.min_runtime_ms,
+        resumable=spec.resumable,
+        grace_ms=spec.grace_ms,
+        resume_count=job.resume_count,
+        master_address=state.core.hosts[placement[0].host].spec.address,
+        master_port=port,
+        name=spec.name,
+        why=why,
+    )

@@ -1,0 +1,59 @@
+"""Why a job waits, said when the reason changes and not too often, with the numbers that a person would ask for."""
+
+from services.placer.policy.view import View
+from services.placer.state import Job, State
+from tenure.domain.job import JobSpec
+from tenure.domain.reasons import Reason, Why
+from tenure.domain.units import MINUTE, Millis
+from tenure.events.placing import PlacementDeferred
+
+SAY_AGAIN_AFTER: Millis = MINUTE
+"""A reason that flips to and fro is said at most this often; a first reason at once."""
+
+
+Shape = tuple[str | None, int, int]
+"""GPU type, replicas, GPUs per replica: jobs of one shape fit, or do not, alike."""
+
+
+def shape_of(spec: JobSpec) -> Shape:
+    """The shape of a job."""
+    return spec.gpu_type, spec.replicas, spec.gpus_per_replica
+
+
+def defer(state: State, view: View, job: Job, now: Millis, *, reasons: dict[Shape, Why]) -> PlacementDeferred | None:
+    """The fact that says why `job` does not start now, or None if that was said. `reasons` are those found before."""
+    said = state.core.said.get(job.job)
+    if said is not None and now - said.at < SAY_AGAIN_AFTER:
+        return None
+    shape = shape_of(job.spec)
+    why = reasons.get(shape) or reason_to_wait(state, view, job)
+    reasons[shape] = why
+    if said is not None and said.reason is why.reason:
+        return None
+    return PlacementDeferred(at=now, job=job.job, why=why)
+
+
+def reason_to_wait(state: State, view: View, job: Job) -> Why:
+    """No such hosts, no room, or room in pieces; with what was asked, what is free, and the next protection to end."""
+    spec = job.spec
+    free, hole = view.gpus_free(spec), view.largest_hole(spec)
+    replicas_fit = max(
+        (sum(m.bit_count() // spec.gpus_per_replica for m in pool.values()) for _, pool in view.pools_for(spec)),
+        default=None,
+    )
+    expiry = min((run.protected_until for run in state.core.runs.values() if run.protected_until), default=None)
+    numbers = {
+        "gpus_asked": spec.gpus,
+        "replicas": spec.replicas,
+        "replicas_fit": replicas_fit,
+        "gpus_free": free,
+        "largest_hole": hole,
+        "next_protection_ends_ms": expiry,
+    }
+    if replicas_fit is None:
+        reason = Reason.DEFER_NO_SUCH_HOSTS
+    elif free >= spec.gpus:
+        reason = Reason.DEFER_FRAGMENTED
+    else:
+        reason = Reason.DEFER_NO_ROOM
+    return Why(rule="P6", reason=reason, numbers=numbers)

@@ -1,0 +1,45 @@
+"""P7 escrow: freed GPUs are held for the asker until its victims are all gone, or a deadline passes."""
+
+from collections.abc import Iterator
+
+from services.placer.policy.view import escrow_is_free
+from services.placer.state import Escrow, State
+from tenure.domain.host import HostState
+from tenure.domain.policy import Policy
+from tenure.domain.reasons import Reason, Why
+from tenure.domain.units import Millis
+from tenure.events.placing import PlacementDeferred
+
+
+def ready(state: State) -> Iterator[Escrow]:
+    """Escrows whose GPUs are all free, in order of job id: their askers start now."""
+    for job_id in sorted(state.core.escrows):
+        escrow = state.core.escrows[job_id]
+        if escrow_is_free(escrow, state):
+            yield escrow
+
+
+def expired(state: State, now: Millis) -> Iterator[PlacementDeferred]:
+    """Escrows that are given up: the deadline passed, or a host of theirs takes no runs any more."""
+    for job_id in sorted(state.core.escrows):
+        escrow = state.core.escrows[job_id]
+        unfit = sorted(
+            {place.host for place in escrow.placement if state.core.hosts[place.host].state is not HostState.HEALTHY}
+        )
+        if now < escrow.deadline and not unfit:
+            continue
+        still_there = [run for run in escrow.victims if run in state.core.runs]
+        numbers = {
+            "deadline_ms": escrow.deadline,
+            "now_ms": now,
+            "victims": len(escrow.victims),
+            "victims_still_there": len(still_there),
+            "host": unfit[0] if unfit else None,
+        }
+        why = Why(rule="P7", reason=Reason.DEFER_ESCROW_EXPIRED, numbers=numbers)
+        yield PlacementDeferred(at=now, job=job_id, why=why)
+
+
+def deadline(victims_grace_ms: Millis, now: Millis, *, policy: Policy) -> Millis:
+    """Until when freed GPUs are held: the victims' longest grace and some slack."""
+    return now + victims_grace_ms + policy.escrow_slack_ms

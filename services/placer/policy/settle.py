@@ -1,0 +1,152 @@
+"""What becomes of a run as its agents report: started, stopped, ended; and of its job: requeued or finished (P10).
+
+A stop is SIGTERM, a grace period inside which a normal exit wins, SIGKILL. A run told to end for an asker or a drain
+that exits with status 0 everywhere has completed, unless it saved a checkpoint after it was told: then it saved to be
+resumed. See docs/decisions/0004-normal-exit-wins.md.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from services.placer.state import Job, Run, State, Stop
+from tenure.domain.host import HostState
+from tenure.domain.ids import HostId
+from tenure.domain.reasons import EndCause, JobState, Reason, Why
+from tenure.domain.units import Millis
+from tenure.events.fact import Fact
+from tenure.events.placing import JobFinished, JobRequeued, RunEnded, RunStarted, RunStopRequested
+from tenure.events.reports import ReplicaExit
+
+_FINAL: dict[EndCause, JobState] = {
+    EndCause.COMPLETED: JobState.COMPLETED,
+    EndCause.FAILED: JobState.FAILED,
+    EndCause.PREEMPTED: JobState.PREEMPTED,
+    EndCause.DRAINED: JobState.PREEMPTED,
+    EndCause.CANCELLED: JobState.CANCELLED,
+}
+
+
+def settle(state: State, now: Millis) -> Iterator[Fact]:
+    """The facts that are due for runs which changed and for queued jobs that were cancelled."""
+    for run_id in state.attention:
+        run = state.core.runs[run_id]
+        yield from settle_run(run, state.core.jobs[run.job], state, now)
+    for job_id in state.cancelled:
+        job = state.core.jobs[job_id]
+        why = Why(rule="P5", reason=Reason.STOP_CANCELLED, numbers={"by": job.cancelled_by})
+        yield _finished(job, JobState.CANCELLED, now, exit_code=None, why=why)
+
+
+def settle_run(run: Run, job: Job, state: State, now: Millis) -> Iterator[Fact]:
+    """The facts that are due for one run."""
+    lost = [host for host in run.hosts if state.core.hosts[host].state is HostState.LOST]
+    replicas = len(run.placement)
+    if run.started_at is None and len(run.started) == replicas:
+        started_at = max(run.started.values())
+        yield RunStarted(
+            at=started_at,
+            run=run.run,
+            job=run.job,
+            protected_until=started_at + job.spec.min_runtime_ms,
+            charged=job.spec.allocated,
+            hosts=run.hosts,
+        )
+    gone = all(place.replica in run.exited or place.host in lost for place in run.placement)
+    if not gone:
+        stop = _stop_due(run, job, lost, now)
+        if stop is not None:
+            yield RunStopRequested(
+                at=now, run=run.run, job=run.job, by=stop.by, cause_of_end=stop.cause_of_end, why=stop.why
+            )
+        return
+    yield from _end(run, job, lost, state, now)
+
+
+def _stop_due(run: Run, job: Job, lost: list[HostId], now: Millis) -> Stop | None:
+    """Why a run that is still there must be told to end, if it was not told yet (a cancel overrides a preemption)."""
+    if run.stop is not None:
+        return None
+    if lost:
+        why = Why(rule="P2", reason=Reason.STOP_HOST_LOST, numbers={"host": lost[0], "hosts_lost": len(lost)})
+        return Stop(cause_of_end=EndCause.HOST_LOST, by=lost[0], why=why, at=now)
+    if job.cancelled_by is not None:
+        why = Why(rule="P5", reason=Reason.STOP_CANCELLED, numbers={"by": job.cancelled_by})
+        return Stop(cause_of_end=EndCause.CANCELLED, by=job.cancelled_by, why=why, at=now)
+    broken = first_failure(run.exited.values())
+    if broken is not None:
+        numbers = {"replica": broken.replica, "host": broken.host, **_exit_numbers(broken)}
+        why = Why(rule="I2", reason=Reason.STOP_GANG_BROKEN, numbers=numbers)
+        return Stop(cause_of_end=EndCause.FAILED, by=None, why=why, at=now)
+    return None
+
+
+def _end(run: Run, job: Job, lost: list[HostId], state: State, now: Millis) -> Iterator[Fact]:
+    last_signs = [state.core.hosts[place.host].last_seen for place in run.placement if place.host in lost]
+    ended_at = max([gone.at for gone in run.exited.values()] + last_signs, default=now)
+    failure = first_failure(run.exited.values())
+    stop = run.stop
+    if lost and (stop is None or stop.cause_of_end is not EndCause.CANCELLED):
+        cause, by = EndCause.HOST_LOST, str(lost[0])
+        why = Why(rule="P2", reason=Reason.STOP_HOST_LOST, numbers={"host": lost[0], "hosts_lost": len(lost)})
+    elif stop is not None and not _normal_exit_wins(run, stop, failure):
+        cause, by, why = stop.cause_of_end, stop.by or "", stop.why
+    elif failure is None:
+        cause, by, why = EndCause.COMPLETED, "", Why(rule="P10", reason=Reason.END_COMPLETED, numbers={"exit_code": 0})
+    else:
+        cause, by = EndCause.FAILED, ""
+        numbers = {"replica": failure.replica, "host": failure.host, **_exit_numbers(failure)}
+        why = Why(rule="P10", reason=Reason.END_FAILED, numbers=numbers)
+    code = 0 if failure is None else _exit_code(failure)
+    exit_code = code if run.exited else None
+    yield RunEnded(
+        at=ended_at, run=run.run, job=run.job, cause_of_end=cause, by=by or None, exit_code=exit_code, why=why
+    )
+    yield _next_for_job(run, job, cause, now, exit_code=exit_code, why=why)
+
+
+def _normal_exit_wins(run: Run, stop: Stop, failure: ReplicaExit | None) -> bool:
+    """P10: every replica of a preempted or drained run ended with status 0, and not after saving itself for later."""
+    early = stop.cause_of_end in (EndCause.PREEMPTED, EndCause.DRAINED)
+    saved_since = run.checkpoint_at is not None and run.checkpoint_at >= stop.at
+    return early and failure is None and not saved_since
+
+
+def _next_for_job(run: Run, job: Job, cause: EndCause, now: Millis, *, exit_code: int | None, why: Why) -> Fact:
+    """P10: back to the queue with its place, or over."""
+    early = cause in (EndCause.PREEMPTED, EndCause.DRAINED)
+    again = cause is EndCause.HOST_LOST or (early and job.spec.resumable)
+    if job.cancelled_by is not None and cause not in (EndCause.COMPLETED, EndCause.FAILED):
+        return _finished(job, JobState.CANCELLED, now, exit_code=exit_code, why=why)
+    if not again:
+        return _finished(job, _FINAL[cause], now, exit_code=exit_code, why=why)
+    reason = Reason.REQUEUE_HOST_LOST if cause is EndCause.HOST_LOST else Reason.REQUEUE_PREEMPTED
+    numbers = {"submitted_at_ms": job.submitted_at, "checkpoint_at_ms": run.checkpoint_at, "runs": run.number}
+    return JobRequeued(
+        at=now,
+        job=job.job,
+        run=run.run,
+        submitted_at=job.submitted_at,
+        resume_count=job.resume_count + 1,
+        why=Why(rule="P10", reason=reason, numbers=numbers),
+    )
+
+
+def _finished(job: Job, state: JobState, now: Millis, *, exit_code: int | None, why: Why) -> JobFinished:
+    return JobFinished(at=now, job=job.job, state=state, exit_code=exit_code, why=why)
+
+
+def first_failure(exits: Iterable[ReplicaExit]) -> ReplicaExit | None:
+    """The earliest exit that was not a success; ties by replica number."""
+    failures = [gone for gone in exits if gone.code != 0]
+    return min(failures, key=lambda gone: (gone.at, gone.replica), default=None)
+
+
+def _exit_numbers(gone: ReplicaExit) -> dict[str, int | str]:
+    known = {"exit_code": gone.code, "signal": gone.signal, "error": gone.error}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _exit_code(gone: ReplicaExit) -> int:
+    """As a shell would say it: 128 + signal; 127 for what could not be launched."""
+    if gone.code is not None:
+        return gone.code
+    return 128 + gone.signal if gone.signal is not None else 127

@@ -1,0 +1,29 @@
+"""The ratios of budgets (P3) as the placer compares them: the ranking's numbers plus what was promised since."""
+
+from collections.abc import Iterable
+
+from tenure.domain.ids import BudgetPath
+from tenure.domain.tree import lineage
+from tenure.domain.units import GpuMillis
+from tenure.events.ranking import Standing
+
+
+class Standings:
+    """Ratios by budget. Only grows inside one decision: every start adds its commitment to its path (P4)."""
+
+    def __init__(self, published: Iterable[Standing]) -> None:
+        self._published = {standing.path: standing for standing in published}
+        self._added: dict[BudgetPath, GpuMillis] = {}
+
+    def add(self, budget: BudgetPath, gpu_ms: GpuMillis) -> None:
+        """Count a commitment on every budget of the path."""
+        for path in lineage(budget):
+            self._added[path] = self._added.get(path, 0) + gpu_ms
+
+    def ratio(self, path: BudgetPath) -> float:
+        """(charged in window + commitment) / entitlement; infinite without entitlement or standing."""
+        standing = self._published.get(path)
+        if standing is None or standing.entitlement_gpu_ms <= 0:
+            return float("inf")
+        used = standing.charged_gpu_ms + standing.commitment_gpu_ms + self._added.get(path, 0)
+        return used / standing.entitlement_gpu_ms

@@ -1,0 +1,201 @@
+"""What the placer knows: hosts, unfinished jobs, their runs, the order, and what is held for whom.
+
+`Core` is folded from the log and is what a snapshot holds. `State` adds indexes that are rebuilt from it.
+"""
+
+import msgspec
+
+from tenure.domain.host import HostSpec, HostState
+from tenure.domain.ids import LOG_START, BudgetPath, FactId, HostId, JobId, Position, RunId
+from tenure.domain.job import JobSpec, Placement, gpus_by_host
+from tenure.domain.reasons import EndCause, Reason, Why
+from tenure.domain.units import GpuMillis, Millis
+from tenure.events.ranking import Standing
+from tenure.events.reports import ReplicaExit
+
+CANCELLED_EARLY_MAX = 10_000
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """A registered host. It takes runs only while healthy."""
+
+    spec: HostSpec
+    state: HostState | None = None
+    last_seen: Millis = 0
+    fatal: bool = False
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """A run was told to end: how that will be called, who asked, why, and when."""
+
+    cause_of_end: EndCause
+    by: str | None
+    why: Why
+    at: Millis
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """A run that holds its GPUs. Grows only: started and exited replicas are added, the stop is set once."""
+
+    run: RunId
+    job: JobId
+    number: int
+    placement: Placement
+    assigned_at: Millis
+    started_at: Millis | None = None
+    protected_until: Millis | None = None
+    checkpoint_at: Millis | None = None
+    stop: Stop | None = None
+    started: dict[int, Millis] = {}
+    exited: dict[int, ReplicaExit] = {}
+
+    @property
+    def hosts(self) -> dict[HostId, tuple[int, ...]]:
+        """GPU indices held on each host."""
+        return gpus_by_host(self.placement)
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """A job that is not over. Queued when it has no `run`."""
+
+    job: JobId
+    spec: JobSpec
+    submitted_at: Millis
+    admitted_by: FactId
+    runs: int = 0
+    resume_count: int = 0
+    run: RunId | None = None
+    cancelled_by: str | None = None
+
+
+class Escrow(msgspec.Struct, frozen=True, kw_only=True):
+    """GPUs being freed for a job: nobody else may take them until it starts or the deadline passes (P7)."""
+
+    job: JobId
+    placement: Placement
+    victims: tuple[RunId, ...]
+    deadline: Millis
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """Hosts kept for a blocked gang (P8). Others may use them only with contracts that end before `latest_start`."""
+
+    job: JobId
+    placement: Placement
+    latest_start: Millis
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """The reason last given for a job's waiting, and when."""
+
+    reason: Reason
+    at: Millis
+
+
+class Commitment(msgspec.Struct, frozen=True, kw_only=True):
+    """A start that a ranking with an earlier basis does not know of."""
+
+    position: Position
+    budget: BudgetPath
+    gpu_ms: GpuMillis
+
+
+class Core(msgspec.Struct, kw_only=True):
+    """Everything folded from the log; `State` is this plus indexes."""
+
+    position: Position = LOG_START
+    hosts: dict[HostId, Host] = {}
+    jobs: dict[JobId, Job] = {}
+    runs: dict[RunId, Run] = {}
+    escrows: dict[JobId, Escrow] = {}
+    reservations: dict[JobId, Reservation] = {}
+    order: tuple[JobId, ...] = ()
+    standings: tuple[Standing, ...] = ()
+    commitments: list[Commitment] = []
+    said: dict[JobId, Said] = {}
+    cancelled_early: dict[JobId, str] = {}
+    """Cancels of jobs not admitted yet, oldest first, at most `CANCELLED_EARLY_MAX`."""
+
+
+class State:
+    """The core with its indexes. One owner, one thread; `evolve` changes it in place."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.free: dict[HostId, int] = {}
+        """Per host a bit for each GPU that no run holds."""
+        self.attention: dict[RunId, None] = {}
+        """Runs that changed and may need a fact of ours, in the order they changed. Scratch: emptied when none is due."""
+        self.cancelled: dict[JobId, None] = {}
+        """Queued jobs that are to be finished as cancelled."""
+        self.idle_until: Millis | None = None
+        """Scratch of `decide`: nothing to decide before this instant unless a fact comes. None: look again."""
+        self.hosts_in_order: tuple[HostId, ...] | None = None
+        """Scratch: the names of all hosts, sorted; None after one registered."""
+        for host in core.hosts.values():
+            self.free[host.spec.host] = all_gpus(host.spec.gpus)
+        for run in core.runs.values():
+            self.hold(run)
+            self.attention[run.run] = None
+        for job in core.jobs.values():
+            if job.cancelled_by is not None and job.run is None:
+                self.cancelled[job.job] = None
+
+    @property
+    def position(self) -> Position:
+        """How far the log has been folded."""
+        return self.core.position
+
+    @position.setter
+    def position(self, value: Position) -> None:
+        self.core.position = value
+
+    def sorted_hosts(self) -> tuple[HostId, ...]:
+        """All hosts in order of name."""
+        if self.hosts_in_order is None:
+            self.hosts_in_order = tuple(sorted(self.core.hosts))
+        return self.hosts_in_order
+
+    def hold(self, run: Run) -> None:
+        """Mark the GPUs of `run` as held. I1: asserts that nobody held them."""
+        for host, gpus in run.hosts.items():
+            mask = gpu_mask(gpus)
+            assert self.free[host] & mask == mask, f"I1: {run.run} would hold GPUs of {host} that another run holds"
+            self.free[host] &= ~mask
+
+    def release(self, run: Run) -> None:
+        """Mark the GPUs of `run` as free."""
+        for host, gpus in run.hosts.items():
+            self.free[host] |= gpu_mask(gpus) & all_gpus(self.core.hosts[host].spec.gpus)
+
+
+def all_gpus(count: int) -> int:
+    """A mask with a bit for each of `count` GPUs."""
+    return (1 << count) - 1
+
+
+def gpu_mask(gpus: tuple[int, ...]) -> int:
+    """The mask of these GPU indices."""
+    mask = 0
+    for gpu in gpus:
+        mask |= 1 << gpu
+    return mask
+
+
+def initial() -> State:
+    """Nothing known."""
+    return State(Core())
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Core)
+
+
+def dump(state: State) -> bytes:
+    """The core as bytes."""
+    return _encoder.encode(state.core)
+
+
+def load(payload: bytes) -> State:
+    """The inverse of `dump`. Raises ValueError on damage."""
+    return State(_decoder.decode(payload))
