@@ -172,7 +172,10 @@ def _run_ended(state: State, fact: RunEnded) -> None:
 
 
 def _job_requeued(state: State, fact: JobRequeued) -> None:
-    state.core.jobs[fact.job].resume_count = fact.resume_count
+    job = state.core.jobs[fact.job]
+    job.resume_count = fact.resume_count
+    if job.cancelled_by is not None:  # the cancel was written between the decision and this fact
+        state.cancelled[fact.job] = None
 
 
 def _job_finished(state: State, fact: JobFinished) -> None:

@@ -125,7 +125,7 @@ class State:
         self.free: dict[HostId, int] = {}
         """Per host a bit for each GPU that no run holds."""
         self.attention: dict[RunId, None] = {}
-        """Runs that changed and may need a fact of ours, in the order they changed. Scratch: emptied when none is due."""
+        """Runs that changed and may need a fact of ours, in that order. Scratch: emptied when none is due."""
         self.cancelled: dict[JobId, None] = {}
         """Queued jobs that are to be finished as cancelled."""
         self.idle_until: Millis | None = None

@@ -1,0 +1,66 @@
+"""One role on the memory log: folds, decides, appends, exactly as the live loop does, without waiting for anything."""
+
+from typing import Generic
+
+from tenure.domain.ids import LOG_START, Position
+from tenure.domain.units import Millis
+from tenure.log.memory import MemoryLog
+from tenure.log.port import Expect
+from tenure.runtime.loop import stamped
+from tenure.runtime.role import Role, S
+
+DECISIONS_MAX = 10_000
+"""Decisions in a row at one instant before we say that a role never comes to rest."""
+
+
+class Actor(Generic[S]):
+    """A role, its state and its place in the log."""
+
+    def __init__(self, role: Role[S], log: MemoryLog, *, cluster: str) -> None:
+        self.role = role
+        self.state: S = role.initial()
+        self.wake_at: Millis | None = None
+        self._kinds = frozenset(role.reads)
+        self._log, self._cluster = log, cluster
+        self._read: Position = LOG_START
+        self._guarded: Position = LOG_START
+
+    def fold(self) -> int:
+        """Fold what is new in the log. Returns how many facts that were."""
+        role, state, count = self.role, self.state, 0
+        for recorded in self._log.since(self._read):
+            self._read = recorded.position
+            if type(recorded.fact) in self._kinds:
+                count += 1
+                role.evolve(state, recorded)
+                if role.guard is not None and role.guard.covers(recorded.fact.lane):
+                    self._guarded = recorded.position
+        return count
+
+    def act(self, now: Millis) -> int:
+        """Fold, decide, append, until the role has nothing more to say now. Returns how many facts it said."""
+        said = 0
+        for _ in range(DECISIONS_MAX):
+            self.fold()
+            decision = self.role.decide(self.state, now)
+            self.wake_at = decision.wake_at
+            if not decision.facts:
+                return said
+            facts = [
+                stamped(fact, role=self.role.name, assumes=decision.assumes, number=number, cluster=self._cluster)
+                for number, fact in enumerate(decision.facts)
+            ]
+            guard = self.role.guard
+            expect = None if guard is None else Expect(lane=guard, last=self._guarded)
+            self._log.append_now(facts, expect=expect)
+            said += len(facts)
+        raise RuntimeError(
+            f"{self.role.name} does not come to rest: {[type(fact).__name__ for fact in decision.facts]}"
+        )
+
+    def restart(self, *, with_snapshot: bool) -> None:
+        """Lose the memory: begin again from a snapshot of the present state, or from the first fact."""
+        if with_snapshot:
+            self.state = self.role.load(self.role.dump(self.state))
+        else:
+            self.state, self._read, self._guarded = self.role.initial(), LOG_START, LOG_START

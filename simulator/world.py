@@ -1,0 +1,108 @@
+"""A whole system in one process: budget, ranker, placer and health on the memory log, virtual agents, a virtual clock.
+
+Time jumps to the next instant at which anything can change: an action of the script, a process, a wake-up of a role.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from services.health import decider as health
+from services.ranker import decider as ranker
+
+from services.budget import decider as budget
+from services.placer import decider as placer
+from simulator.actor import Actor
+from simulator.agents import Behaviour, VirtualAgents
+from tenure.domain.host import HostSpec
+from tenure.domain.ids import FactId, HostId, JobId, UserName
+from tenure.domain.job import JobSpec
+from tenure.domain.policy import Policy
+from tenure.domain.tree import BudgetTree
+from tenure.domain.units import Millis
+from tenure.events.budgets import BudgetTreeChanged
+from tenure.events.fact import Fact, Recorded
+from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, ResumeRequested
+from tenure.log.memory import MemoryLog
+
+CLUSTER = "sim"
+OPERATOR = UserName("operator")
+
+
+class World:
+    """Hosts, a budget tree and the deciders. Instants are milliseconds since the world began."""
+
+    def __init__(self, *, hosts: Sequence[HostSpec], tree: BudgetTree, policy: Policy) -> None:
+        self.log = MemoryLog()
+        self.now: Millis = 0
+        self.agents = VirtualAgents(tuple(hosts), self.log, cluster=CLUSTER, heartbeat_ms=policy.heartbeat_ms)
+        roles = [health.role(policy), budget.role(policy), ranker.role(policy), placer.role(policy)]
+        self.actors: list[Actor[Any]] = [Actor(role, self.log, cluster=CLUSTER) for role in roles]
+        self._script: list[tuple[Millis, int, Callable[[], None]]] = []
+        self._said = 0
+        self.change_tree(tree)
+
+    @property
+    def recorded(self) -> list[Recorded]:
+        """Everything that has happened."""
+        return self.log.recorded
+
+    def actor(self, name: str) -> Actor[Any]:
+        """The actor of one role."""
+        return next(actor for actor in self.actors if actor.role.name == name)
+
+    def at(self, when: Millis, action: Callable[[], None]) -> None:
+        """Do `action` when the clock shows `when`."""
+        self._said += 1
+        heapq.heappush(self._script, (when, self._said, action))
+
+    def run(self, until: Millis) -> None:
+        """Let time pass up to and including `until`."""
+        while True:
+            self._settle()
+            due = self._next_at()
+            if due > until:
+                break
+            self.now = max(self.now, due)
+            while self._script and self._script[0][0] <= self.now:
+                heapq.heappop(self._script)[2]()
+        self.now = max(self.now, until)
+
+    def submit(self, job: JobId, spec: JobSpec, behaviour: Behaviour) -> None:
+        """A job comes in now."""
+        self.agents.behaviours[job] = behaviour
+        self._say(JobSubmitted(at=self.now, job=job, spec=spec))
+
+    def cancel(self, job: JobId) -> None:
+        """Its owner cancels a job now."""
+        self._say(JobCancelRequested(at=self.now, job=job, by=OPERATOR))
+
+    def drain(self, host: HostId, *, fatal: bool = False) -> None:
+        """An operator drains a host now."""
+        self._say(DrainRequested(at=self.now, host=host, by=OPERATOR, comment="scenario", fatal=fatal))
+
+    def resume(self, host: HostId) -> None:
+        """An operator resumes a host now."""
+        self._say(ResumeRequested(at=self.now, host=host, by=OPERATOR))
+
+    def change_tree(self, tree: BudgetTree) -> None:
+        """The tree changes now."""
+        self._say(BudgetTreeChanged(at=self.now, tree=tree, by=OPERATOR))
+
+    def _say(self, fact: Fact) -> None:
+        self._said += 1
+        self.log.append_now([msgspec.structs.replace(fact, id=FactId(f"world-{self._said}"), cluster=CLUSTER)])
+
+    def _settle(self) -> None:
+        """Let agents and roles act at this instant until nobody has more to say."""
+        while self.agents.act(self.now) + sum(actor.act(self.now) for actor in self.actors):
+            pass
+
+    def _next_at(self) -> Millis:
+        due = [self.agents.next_at]
+        due += [actor.wake_at for actor in self.actors if actor.wake_at is not None]
+        if self._script:
+            due.append(self._script[0][0])
+        later = [when for when in due if when > self.now]
+        return min(due) if self._script and self._script[0][0] <= self.now else min(later)
