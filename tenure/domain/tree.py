@@ -70,6 +70,16 @@ class BudgetTree:
         return path in self.by_path and path not in self.children
 
 
+def field_of(path: BudgetPath) -> str:
+    """Where `path` stands in a budgets file, as errors name it: `budgets.science.children.chem`."""
+    return "budgets." + path.replace("/", ".children.") if path else "budgets"
+
+
+def percent(share_ppm: int) -> float:
+    """A share as people write it: 160,000 ppm is 16 (percent)."""
+    return share_ppm / (PPM // 100)
+
+
 def lineage(path: BudgetPath) -> Iterator[BudgetPath]:
     """`path` and its ancestors, from the top level down: `a`, `a/b`, `a/b/c`."""
     end = path.find("/")

@@ -5,12 +5,12 @@ without its unit.
 """
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import get_type_hints
 
+from tenure.domain.nearest import unknown_key
 from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import format_duration, parse_duration
@@ -50,14 +50,6 @@ def build_policy(values: Mapping[str, object]) -> Policy:
             raise unknown_key(key, known=knob_names(), where="policy")
         chosen[name] = _knob(name, key, value, hints[name])
     return Policy(**chosen)  # type: ignore[arg-type]
-
-
-def unknown_key(key: str, *, known: Iterable[str], where: str) -> Refusal:
-    """The refusal of a key nobody knows, naming the nearest known one and all of them."""
-    names = sorted(known)
-    near = difflib.get_close_matches(key, names, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return Refusal(field=f"{where}.{key}", problem="unknown key", fix=f"{hint}known: {', '.join(names)}")
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, object]:

@@ -1,0 +1,1 @@
+"""The budget role: the tree, who may enter the queue, and the books of what ran."""

@@ -1,0 +1,1 @@
+"""The rules of the budget role, one a file."""

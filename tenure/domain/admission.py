@@ -1,0 +1,212 @@
+"""What a submission must be before it is written: every field checked, and a gang that fits at least the empty cluster.
+
+The gateway calls `check_job` before anything reaches the log; the budget role calls it again against the tree and the
+hosts of its own position. It costs O(kinds of hosts), not O(hosts).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from tenure.domain.ids import BudgetPath
+from tenure.domain.job import JobSpec, Launch
+from tenure.domain.names import check_label
+from tenure.domain.nearest import did_you_mean, listed, shown
+from tenure.domain.policy import Policy
+from tenure.domain.refusal import Refusal
+from tenure.domain.shape import GPUS_PER_HOST_MAX, ClusterShape, Pool
+from tenure.domain.tree import BudgetTree
+from tenure.domain.units import Millis, format_duration
+
+REPLICAS_MAX = 10_000
+"""One fact carries the whole placement of a gang; this many replicas keep it under a megabyte."""
+COMMAND_BYTES_MAX = 64 * 1024
+ENVIRONMENT_BYTES_MAX = 128 * 1024
+DIRECTORY_BYTES_MAX = 4_096
+PRIORITY_MAX = 1_000
+
+_VARIABLE = re.compile(r"[^\s=]+")
+_NEAR_AMONG = 2_000
+"""Names compared to find what was meant: enough to help, too few to keep a gateway busy."""
+
+
+def check_job(spec: JobSpec, *, tree: BudgetTree, hosts: ClusterShape, policy: Policy) -> None:
+    """Raise `Refusal` naming the field and the fix unless `spec` can be admitted.
+
+    `tree` and `hosts` are what is known now; `hosts` counts every registered host, in use or not.
+    """
+    check_budget(spec.budget, tree=tree)
+    _check_labels(spec)
+    _check_contract(spec, policy=policy)
+    check_launch(spec.launch)
+    _check_sizes(spec)
+    check_fit(spec, hosts=hosts)
+
+
+def check_budget(path: BudgetPath, *, tree: BudgetTree) -> None:
+    """Raise `Refusal` unless `path` is a budget that funds jobs."""
+    if tree.is_leaf(path):
+        return
+    if path in tree.by_path:
+        children = listed(tree.children[path])
+        raise Refusal(
+            field="budget", problem=f"{path} is not a leaf, so it funds no jobs", fix=f"use one of {children}"
+        )
+    if not path:
+        raise Refusal(field="budget", problem="missing", fix=f"use one of {listed(tree.leaves)}")
+    if not tree.leaves:
+        raise Refusal(field="budget", problem="there are no budgets yet", fix="set some with `tenure budget set`")
+    near, known = _near_budgets(path, tree=tree)
+    raise Refusal(field="budget", problem=f"there is no budget {shown(path)}", fix=f"{near}known: {listed(known)}")
+
+
+def _near_budgets(path: BudgetPath, *, tree: BudgetTree) -> tuple[str, Sequence[str]]:
+    """A hint at the budget that was meant, and the ones to list: those beside it if its parent exists, else all."""
+    parent, _, name = path.rpartition("/")
+    misplaced = next((leaf for leaf in tree.leaves if leaf.rpartition("/")[2] == name), None)
+    if misplaced is not None:
+        return f"did you mean {misplaced}? ", tree.leaves
+    known = tree.children.get(BudgetPath(parent), ()) if parent else tree.leaves
+    known = known or tree.leaves
+    return did_you_mean(path, known[:_NEAR_AMONG]), known
+
+
+def check_launch(launch: Launch) -> None:
+    """Raise `Refusal` unless a process can be made of it: command, working directory, environment."""
+    if not launch.command:
+        raise Refusal(field="command", problem="empty", fix="give the program and its arguments")
+    if not launch.command[0].strip():
+        raise Refusal(field="command", problem="its first word is empty", fix="begin with the program to run")
+    size = sum(_bytes(word, field="command") + 1 for word in launch.command)
+    if size > COMMAND_BYTES_MAX:
+        raise Refusal(
+            field="command", problem=f"{size} bytes", fix=f"use at most {COMMAND_BYTES_MAX}, or put it in a script"
+        )
+    directory = launch.working_directory
+    if directory is not None:
+        if not directory.startswith("/"):
+            raise Refusal(
+                field="working_directory", problem=f"{shown(directory)} is not absolute", fix="begin it with '/'"
+            )
+        size = _bytes(directory, field="working_directory")
+        if size > DIRECTORY_BYTES_MAX:
+            raise Refusal(field="working_directory", problem=f"{size} bytes", fix=f"use at most {DIRECTORY_BYTES_MAX}")
+    _check_environment(launch.environment)
+
+
+def check_fit(spec: JobSpec, *, hosts: ClusterShape) -> None:
+    """Raise `Refusal`, with the arithmetic, unless some pool holds the whole gang when it is empty."""
+    if not hosts.pools:
+        raise Refusal(field="replicas", problem="no hosts have registered yet", fix="submit again when they have")
+    if spec.gpu_type is not None and spec.gpu_type not in hosts.gpu_types:
+        near = did_you_mean(spec.gpu_type, hosts.gpu_types)
+        raise Refusal(
+            field="gpu_type",
+            problem=f"no host has GPUs of type {shown(spec.gpu_type)}",
+            fix=f"{near}known: {listed(hosts.gpu_types)}, or leave it out for any",
+        )
+    pools = [pool for pool in hosts.pools if spec.gpu_type in (None, pool.gpu_type)]
+    largest = max(pool.gpus_of_largest for pool in pools)
+    kind = f" {spec.gpu_type}" if spec.gpu_type else ""
+    if spec.gpus_per_replica > largest:
+        raise Refusal(
+            field="gpus_per_replica",
+            problem=f"{spec.gpus_per_replica} GPUs per replica, the largest{kind} host has {largest}",
+            fix=f"use at most {largest} and more replicas",
+        )
+    roomiest = max(pools, key=lambda pool: pool.replicas(spec.gpus_per_replica))
+    most = roomiest.replicas(spec.gpus_per_replica)
+    if spec.replicas > most:
+        where = f" in cluster {roomiest.cluster} ({roomiest.gpu_type})" if len(hosts.pools) > 1 else ""
+        raise Refusal(
+            field="replicas",
+            problem=f"{spec.replicas} replicas x {spec.gpus_per_replica} GPUs do not fit the empty cluster: "
+            f"{_arithmetic(roomiest, spec.gpus_per_replica)} make {most} replicas{where}",
+            fix=f"ask for at most {most} replicas, or for fewer GPUs each",
+        )
+
+
+def _arithmetic(pool: Pool, gpus_per_replica: int) -> str:
+    """`each host fits 1, 10 hosts`, or with several kinds `10 hosts fit 1 each, 2 hosts fit 3 each`."""
+    fits = [(count.hosts, count.kind.gpus // gpus_per_replica) for count in pool.counts]
+    if len(fits) == 1:
+        number, each = fits[0]
+        return f"each host fits {each}, {number} hosts"
+    return listed([f"{number} hosts fit {each} each" for number, each in fits])
+
+
+def _check_labels(spec: JobSpec) -> None:
+    if not spec.user.strip():
+        raise Refusal(field="user", problem="empty", fix="say whose job it is")
+    check_label(spec.user, field="user")
+    check_label(spec.name, field="name")
+
+
+def _check_contract(spec: JobSpec, *, policy: Policy) -> None:
+    _check_length(spec.min_runtime_ms, field="min_runtime", most=policy.min_runtime_cap_ms, what="cap")
+    _check_length(spec.grace_ms, field="grace", most=policy.grace_max_ms, what="limit")
+    if abs(_whole(spec.priority, field="priority")) > PRIORITY_MAX:
+        raise Refusal(
+            field="priority",
+            problem=f"{shown(spec.priority)} is out of range",
+            fix=f"use {-PRIORITY_MAX} to {PRIORITY_MAX}",
+        )
+
+
+def _check_length(length_ms: Millis, *, field: str, most: Millis, what: str) -> None:
+    fix = f"use 0 to {format_duration(most)}"
+    if _whole(length_ms, field=field) < 0:
+        raise Refusal(field=field, problem=f"{_length(length_ms)} is negative", fix=fix)
+    if length_ms > most:
+        raise Refusal(
+            field=field, problem=f"{_length(length_ms)} is above the {what} of {format_duration(most)}", fix=fix
+        )
+
+
+def _length(length_ms: Millis) -> str:
+    """A length of time in words; one beyond any calendar as the number that came in."""
+    return format_duration(length_ms) if abs(length_ms) < 2**63 else shown(length_ms)
+
+
+def _check_sizes(spec: JobSpec) -> None:
+    for value, field, most in (
+        (spec.replicas, "replicas", REPLICAS_MAX),
+        (spec.gpus_per_replica, "gpus_per_replica", GPUS_PER_HOST_MAX),
+    ):
+        if _whole(value, field=field) <= 0:
+            raise Refusal(field=field, problem=f"{shown(value)} is not positive", fix=f"use 1 to {most}")
+        if value > most:
+            raise Refusal(field=field, problem=f"{shown(value)} is too many", fix=f"use 1 to {most}")
+
+
+def _whole(value: object, *, field: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Refusal(field=field, problem=f"{shown(value)} is not a whole number", fix="give a whole number")
+    return value
+
+
+def _check_environment(environment: Mapping[str, str]) -> None:
+    size = 0
+    for name, value in environment.items():
+        if not _VARIABLE.fullmatch(name) or not name.isprintable():
+            raise Refusal(
+                field="environment",
+                problem=f"{shown(name)} cannot name a variable",
+                fix="use printable characters without spaces or '='",
+            )
+        size += len(name.encode()) + _bytes(value, field=f"environment.{name[:128]}") + 2
+    if size > ENVIRONMENT_BYTES_MAX:
+        raise Refusal(
+            field="environment",
+            problem=f"{size} bytes in {len(environment)} variables",
+            fix=f"use at most {ENVIRONMENT_BYTES_MAX}",
+        )
+
+
+def _bytes(text: str, *, field: str) -> int:
+    """The size of `text` as the operating system will get it. Raises `Refusal` for what it cannot get."""
+    if "\0" in text:
+        raise Refusal(field=field, problem="holds a NUL byte", fix="take it out")
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        raise Refusal(field=field, problem="not valid text", fix="write it as UTF-8") from error
