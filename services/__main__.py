@@ -1,0 +1,24 @@
+"""`python -m services ROLE ...`: one role's process. Only that role is imported."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROLES = tuple(sorted(shell.parent.name for shell in Path(__file__).parent.glob("*/shell.py")))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the role named first with the rest of the arguments; returns the exit status."""
+    role, own = (arguments[0], arguments[1:]) if arguments else ("", ())
+    if role not in ROLES:
+        problem = f"{role!r} is not a role" if role else "no role given"
+        print(f"tenure serve: {problem}; the roles are {', '.join(ROLES)}", file=sys.stderr)
+        return 2
+    shell = importlib.import_module(f"services.{role}.shell")
+    status: int = shell.main(list(own))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

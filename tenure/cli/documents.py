@@ -1,0 +1,194 @@
+"""The `--json` form of everything the CLI lists. Stable: keys are added, never renamed or removed.
+
+An instant is given twice, as ISO 8601 in UTC (`started_at`) and as epoch milliseconds (`started_at_ms`); what has not
+happened is null. Sizes are raw: GPUs, GPU-milliseconds, milliseconds.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tenure.cli.words import iso
+
+if TYPE_CHECKING:
+    from tenure.v1 import budgets_pb2, hosts_pb2, jobs_pb2
+
+Document = dict[str, Any]
+
+
+def instant(name: str, when: int) -> Document:
+    """`name` as ISO 8601 and `name_ms` as epoch milliseconds."""
+    return {name: iso(when), f"{name}_ms": when or None}
+
+
+def why(reason: "jobs_pb2.Why") -> Document | None:
+    """A reason with its numbers, null where there is none."""
+    if not reason.reason and not reason.rule:
+        return None
+    numbers = {name: _number(reason.numbers[name]) for name in sorted(reason.numbers)}
+    return {"rule": reason.rule, "reason": reason.reason, "numbers": numbers}
+
+
+def job(value: "jobs_pb2.Job") -> Document:
+    """A job with its contract, its place in the queue and its runs."""
+    spec = value.spec
+    return {
+        "job": value.job_id,
+        "state": value.state,
+        "name": spec.name,
+        "budget": spec.budget,
+        "user": spec.user,
+        "replicas": spec.replicas,
+        "gpus_per_replica": spec.gpus_per_replica,
+        "gpus": spec.replicas * spec.gpus_per_replica,
+        "gpu_type": spec.gpu_type or None,
+        "min_runtime_ms": spec.min_runtime_ms,
+        "resumable": spec.resumable,
+        "priority": spec.priority,
+        "grace_ms": spec.grace_ms or None,
+        "command": list(spec.command),
+        "working_directory": spec.working_directory or None,
+        "environment": dict(sorted(spec.environment.items())),
+        **instant("submitted_at", value.submitted_at_ms),
+        **instant("first_started_at", value.first_started_at_ms),
+        **instant("finished_at", value.finished_at_ms),
+        "rank": value.rank or None,
+        **instant("latest_start", value.latest_start_ms),
+        "resume_count": value.resume_count,
+        "charged_gpu_ms": value.charged_gpu_ms,
+        "refunded_gpu_ms": value.refunded_gpu_ms,
+        "why": why(value.why),
+        "runs": [run(one) for one in value.runs],
+    }
+
+
+def run(value: "jobs_pb2.Run") -> Document:
+    """One attempt of a job."""
+    return {
+        "run": value.run_id,
+        "number": value.number,
+        "state": value.state,
+        **instant("assigned_at", value.assigned_at_ms),
+        **instant("started_at", value.started_at_ms),
+        **instant("protected_until", value.protected_until_ms),
+        **instant("ended_at", value.ended_at_ms),
+        "hosts": {place.host: list(place.gpus) for place in value.hosts},
+        "exit_code": value.exit_code if value.HasField("exit_code") else None,
+        "ended_by": value.ended_by or None,
+    }
+
+
+def queue(answer: "jobs_pb2.ListJobsResponse", ratios: dict[str, float | None]) -> Document:
+    """The jobs of a listing, each with the ratio of its budget, and the cluster's summary."""
+    return {
+        **instant("now", answer.cluster.now_ms),
+        "cluster": {
+            "gpus": answer.cluster.gpus,
+            "gpus_available": answer.cluster.gpus_available,
+            "gpus_allocated": answer.cluster.gpus_allocated,
+            "gpus_unallocated": answer.cluster.gpus_unallocated,
+            "gpus_free": answer.cluster.gpus_free,
+        },
+        "counts": dict(sorted(answer.counts.items())),
+        "jobs": [{**job(one), "budget_ratio": ratios.get(one.spec.budget)} for one in answer.jobs],
+    }
+
+
+def story(job_id: str, answer: "jobs_pb2.ExplainJobResponse") -> Document:
+    """A job's story: each step with its reason, its numbers and the fact itself."""
+    steps = [
+        {
+            "position": step.position,
+            **instant("at", step.at_ms),
+            "kind": step.kind,
+            "text": step.text,
+            "why": why(step.why),
+            "fact": json.loads(step.fact_json) if step.fact_json else None,
+        }
+        for step in answer.steps
+    ]
+    return {"job": job_id, "position": answer.position, "steps": steps}
+
+
+def budget(value: "budgets_pb2.Budget", ratio: float | None) -> Document:
+    """A budget with its standing over the lookback window."""
+    ahead = value.charged_gpu_ms + value.commitment_gpu_ms - value.entitlement_gpu_ms
+    return {
+        "path": value.path,
+        "leaf": value.leaf,
+        "share_percent": value.share_percent,
+        "fraction": value.fraction,
+        "managers": list(value.managers),
+        "users_equal": value.users_equal,
+        "entitlement_gpu_ms": value.entitlement_gpu_ms,
+        "charged_gpu_ms": value.charged_gpu_ms,
+        "commitment_gpu_ms": value.commitment_gpu_ms,
+        "ratio": ratio,
+        "ahead_gpu_ms": ahead,
+        "jobs_queued": value.jobs_queued,
+        "jobs_running": value.jobs_running,
+        "gpus_allocated": value.gpus_allocated,
+        "gpus_unallocated": value.gpus_unallocated,
+    }
+
+
+def change(value: "budgets_pb2.BudgetChange") -> Document:
+    """One change of a share; null before it existed and after it was removed."""
+    return {
+        "position": value.position,
+        **instant("at", value.at_ms),
+        "by": value.by,
+        "comment": value.comment,
+        "path": value.path,
+        "share_percent_before": value.share_percent_before if value.HasField("share_percent_before") else None,
+        "share_percent_after": value.share_percent_after if value.HasField("share_percent_after") else None,
+    }
+
+
+def report(answer: "budgets_pb2.BudgetReportResponse") -> Document:
+    """Owed and delivered per budget."""
+    rows = [
+        {
+            "path": row.path,
+            "leaf": row.leaf,
+            "owed_gpu_ms": row.owed_gpu_ms,
+            "delivered_gpu_ms": row.delivered_gpu_ms,
+            "ratio": min(row.delivered_gpu_ms / row.owed_gpu_ms, 1.0) if row.owed_gpu_ms else None,
+            "unallocated_gpu_ms": row.unallocated_gpu_ms,
+            "entitlement_gpu_ms": row.entitlement_gpu_ms,
+            "refunded_gpu_ms": row.refunded_gpu_ms,
+        }
+        for row in answer.rows
+    ]
+    return {
+        **instant("since", answer.since_ms),
+        **instant("until", answer.until_ms),
+        "position": answer.position,
+        "budgets": rows,
+    }
+
+
+def host(value: "hosts_pb2.Host") -> Document:
+    """A host, what is on it, and when a drain will have emptied it."""
+    return {
+        "host": value.host,
+        "state": value.state,
+        "cluster": value.cluster,
+        "block": value.block,
+        "gpu_type": value.gpu_type,
+        "gpus": value.gpus,
+        "gpus_held": value.gpus_held,
+        **instant("last_seen", value.last_seen_ms),
+        "runs": list(value.runs),
+        "comment": value.comment,
+        **instant("empty_at", value.empty_at_ms),
+        "waits_for": value.waits_for or None,
+    }
+
+
+def _number(text: str) -> int | float | str | bool | None:
+    """A number of a reason, which the wire carries as text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, int | float | bool | None) else text

@@ -1,0 +1,112 @@
+"""`tenure host`: what there is, what is on it, and taking hosts out of use and back."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tenure.cli import parsing, words
+from tenure.cli.connection import caller, connect
+from tenure.cli.options import HOSTS, Json
+from tenure.cli.terminal import Cell, Column, Table, cell, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from tenure.v1 import hosts_pb2
+
+STATE_STYLES = {"healthy": "green", "suspect": "yellow", "draining": "magenta", "drained": "magenta", "lost": "red"}
+COLUMNS = (
+    Column(title="HOST"),
+    Column(title="STATE"),
+    Column(title="HELD", right=True),
+    Column(title="GPUS", right=True),
+    Column(title="TYPE", drop=4, shrinks=True),
+    Column(title="BLOCK", drop=6, shrinks=True),
+    Column(title="SEEN", right=True, drop=5),
+    Column(title="EMPTY AT", right=True, drop=3),
+    Column(title="RUNS", drop=1, shrinks=True),
+    Column(title="COMMENT", drop=2, shrinks=True),
+)
+
+group = typer.Typer(no_args_is_help=True, help="Hosts: list them, drain them, take them back.")
+HostArgument = Annotated[str, typer.Argument(metavar="HOST", help="Name of the host.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group to the tree."""
+    app.add_typer(group, name="host", rich_help_panel=HOSTS)
+
+
+@group.command("list")
+def list_hosts(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", "-s", metavar="STATE", help="Only hosts in this state. Repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the hosts, what is on them, and when a draining one will be empty."""
+    with connect() as client:
+        answer = client.hosts(states=state or [])
+    if as_json:
+        from tenure.cli import documents
+
+        print_json({"hosts": [documents.host(one) for one in answer.hosts]})
+        return
+    now = words.now_ms()
+    rows = [_row(one, now=now) for one in answer.hosts]
+    print_table(Table(columns=COLUMNS, rows=rows), empty="No hosts.")
+
+
+@group.command()
+def drain(
+    host: HostArgument,
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why; everybody sees it.")],
+    deadline: Annotated[
+        int,
+        typer.Option(parser=parsing.duration, metavar="TIME", help="Must be empty in this time.", show_default="none"),
+    ] = 0,
+    fatal: Annotated[bool, typer.Option("--fatal", help="The host is broken: end its runs now.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take no new runs on a host; unallocated runs stop now, allocated ones when their minimum is reached."""
+    until = words.now_ms() + deadline if deadline else 0
+    with connect() as client:
+        _show(client.drain(host, user=caller(), comment=reason, fatal=fatal, deadline_ms=until), as_json=as_json)
+
+
+@group.command()
+def resume(
+    host: HostArgument,
+    comment: Annotated[str, typer.Option("--comment", "-m", help="Kept in the log.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Take runs on a host again."""
+    with connect() as client:
+        _show(client.resume(host, user=caller(), comment=comment), as_json=as_json)
+
+
+def _row(host: "hosts_pb2.Host", *, now: int) -> list[Cell]:
+    return [
+        cell(host.host),
+        cell(host.state, STATE_STYLES.get(host.state, "")),
+        cell(host.gpus_held),
+        cell(host.gpus),
+        cell(host.gpu_type),
+        cell(host.block),
+        cell(f"{words.age(now - host.last_seen_ms)} ago" if host.last_seen_ms else None),
+        cell(words.clock(host.empty_at_ms, now=now)),
+        cell(" ".join(host.runs)),
+        cell(host.comment),
+    ]
+
+
+def _show(host: "hosts_pb2.Host", *, as_json: bool) -> None:
+    """What a request made of the host."""
+    if as_json:
+        from tenure.cli import documents
+
+        print_json(documents.host(host))
+        return
+    parts: list[str | Cell] = [cell(host.host), " ", cell(host.state, STATE_STYLES.get(host.state, ""))]
+    if host.empty_at_ms:
+        waits = f" (waits for {host.waits_for})" if host.waits_for else ""
+        parts.append(cell(f", empty at {words.clock(host.empty_at_ms, now=words.now_ms())} at the latest{waits}"))
+    say(*parts)

@@ -1,0 +1,102 @@
+"""The entry point of the `tenure` command: the command tree, and what every command has in common when it fails.
+
+Exit status: 0 ok; 1 refused or failed, one line on stderr says why; 2 usage; 130 on Ctrl-C; 141 on a broken pipe.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tenure.cli import budgets, doctor, hosts, jobs, log, output, queue, serve, submit, up
+from tenure.domain.refusal import Refusal
+from tenure.sdk.errors import ServerError
+
+INTERRUPTED, BROKEN_PIPE = 130, 141
+
+app = typer.Typer(
+    name="tenure",
+    help="Shared GPU clusters: budgets of GPU time, fair share over a sliding week, a contract for every job.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (up, submit, queue, jobs, output, budgets, hosts, serve, log, doctor):
+    module.register(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"tenure {version('tenure')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """The options before any command; each does all its work in a callback."""
+    assert not version, "the callback has ended the process"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; `arguments` default to those of the process."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status = _run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _abandon_stdout()
+        return BROKEN_PIPE
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    command = typer.main.get_command(app)
+    try:
+        status = command.main(args=arguments, prog_name="tenure", standalone_mode=False)
+    except BrokenPipeError:
+        raise
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except typer.Abort:
+        return INTERRUPTED
+    except typer.TyperException as error:
+        return _show_usage_error(error)
+    except (ServerError, Refusal) as refusal:
+        return _say_refused(str(refusal))
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return _say_refused(f"{place}{error.strerror or error}")
+    return status if isinstance(status, int) else 0
+
+
+def _say_refused(message: str) -> int:
+    from tenure.cli.terminal import clean
+
+    print(f"tenure: {clean(' '.join(message.split()))}", file=sys.stderr)
+    return 1
+
+
+def _show_usage_error(error: typer.TyperException) -> int:
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "tenure"
+    if message.strip():
+        print(f"{path}: {' '.join(message.split())} (see {path} --help)", file=sys.stderr)
+    return error.exit_code
+
+
+def _abandon_stdout() -> None:
+    """Nobody reads any more: keep the interpreter from complaining when it flushes at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())

@@ -1,0 +1,63 @@
+"""How command-line values are read. Each parser says in one line what is wrong; typer adds the option's name."""
+
+import typer
+
+from tenure.domain.refusal import Refusal
+from tenure.domain.units import Millis, parse_duration
+
+INT64_MAX = 2**63 - 1
+
+
+def duration(text: str | Millis) -> Millis:
+    """Milliseconds of `90s`, `15m`, `8h`, `7d` or `0`; typer passes a default, a number already, through here too."""
+    if isinstance(text, int):
+        return text
+    try:
+        return parse_duration(text, field="")
+    except Refusal as refusal:
+        raise typer.BadParameter(f"{refusal.problem}; {refusal.fix}") from refusal
+
+
+def whole_number(text: str | int) -> int:
+    """An integer that fits the wire; what is sensible is the gateway's to say."""
+    if isinstance(text, int):
+        return text
+    try:
+        number = int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text[:40]!r} is not a whole number; write one such as 8") from None
+    if not -INT64_MAX <= number <= INT64_MAX:
+        raise typer.BadParameter(f"{text[:40]!r} is out of range; write a whole number such as 8")
+    return number
+
+
+def environment(settings: list[str]) -> dict[str, str]:
+    """`K=V` settings as a mapping; `K` alone takes the caller's value."""
+    import os
+
+    values: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not name or (not equals and name not in os.environ):
+            hint = "'--env'"
+            raise typer.BadParameter(f"{setting[:60]!r} is not a setting; write NAME=VALUE", param_hint=hint)
+        values[name] = value if equals else os.environ[name]
+    return values
+
+
+def shares(settings: list[str]) -> dict[str, float]:
+    """`PATH=PERCENT` settings as a mapping."""
+    values: dict[str, float] = {}
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        try:
+            percent = float(text.strip().removesuffix("%"))
+        except ValueError:
+            percent = -1.0
+        if not path or not equals or not 0 <= percent <= 100:
+            problem = f"{setting[:80]!r} is not a share; write PATH=PERCENT such as science/chem=45 (0 to 100)"
+            raise typer.BadParameter(problem, param_hint="'SHARE'")
+        if path in values:
+            raise typer.BadParameter(f"{path!r} is given twice; give each budget once", param_hint="'SHARE'")
+        values[path] = percent
+    return values

@@ -1,0 +1,7 @@
+"""`tenure log`."""
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    pass

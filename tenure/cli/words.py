@@ -1,0 +1,92 @@
+"""How instants, lengths of time, GPU-time and reasons are written for people."""
+
+import time
+from collections.abc import Mapping
+
+from tenure.domain.units import DAY, HOUR, MINUTE, SECOND, Millis, format_duration
+
+_INSTANT_MIN = 10**12
+"""Numbers of a reason from here on (September 2001 in epoch milliseconds) can only be instants."""
+_FAMILIES = ("start", "disrupt", "keep", "stop", "defer", "requeue", "reject", "charge", "host", "end")
+
+
+def now_ms() -> Millis:
+    """This machine's clock, for ages on the screen."""
+    return time.time_ns() // 1_000_000
+
+
+def clock(when: Millis, *, now: Millis) -> str:
+    """An instant in local time: the time alone within half a day of `now`, else with the date. 0 is a dash."""
+    if not when:
+        return "-"
+    shape = "%H:%M:%S" if abs(now - when) < 12 * HOUR else "%Y-%m-%d %H:%M"
+    return time.strftime(shape, time.localtime(when / 1000))
+
+
+def exact_clock(when: Millis) -> str:
+    """An instant in local time to the millisecond."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when // 1000)) + f".{when % 1000:03d}"
+
+
+def iso(when: Millis) -> str | None:
+    """An instant in UTC as ISO 8601 with milliseconds; None for 0 (it has not happened)."""
+    if not when:
+        return None
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(when // 1000)) + f".{when % 1000:03d}Z"
+
+
+def age(length: Millis) -> str:
+    """A length of time in its two biggest units: `3d4h`, `12m5s`, `0s`."""
+    if length < MINUTE:
+        return f"{max(0, length) // SECOND}s"
+    for size in (DAY, HOUR, MINUTE):
+        if length >= size:
+            below = {DAY: HOUR, HOUR: MINUTE, MINUTE: SECOND}[size]
+            return format_duration(length // below * below)
+    raise AssertionError("a minute or more")
+
+
+def hours(gpu_ms: int) -> str:
+    """GPU-time in GPU-hours."""
+    value = gpu_ms / HOUR
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def percent(fraction: float) -> str:
+    """A fraction as a percentage."""
+    return f"{fraction * 100:.1f}%"
+
+
+def contract(*, min_runtime_ms: Millis, resumable: bool) -> str:
+    """A job's contract in few words."""
+    length = format_duration(min_runtime_ms) if min_runtime_ms else "unallocated"
+    return f"{length} resumable" if resumable else length
+
+
+def gang(*, replicas: int, gpus_per_replica: int) -> str:
+    """A gang's shape: `8`, or `4x8` for four replicas of eight GPUs."""
+    return str(gpus_per_replica) if replicas == 1 else f"{replicas}x{gpus_per_replica}"
+
+
+def reason(name: str) -> str:
+    """A reason without its family and underscores: `defer_no_room` is `no room`."""
+    family, _, rest = name.partition("_")
+    return (rest if family in _FAMILIES and rest else name).replace("_", " ")
+
+
+def numbers(values: Mapping[str, str]) -> str:
+    """The numbers a decision compared, each with its unit made readable."""
+    return ", ".join(f"{name} {_number(name, values[name])}" for name in sorted(values))
+
+
+def _number(name: str, text: str) -> str:
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdigit():
+        value = int(text)
+        if name.endswith("gpu_ms"):
+            return f"{hours(value)} GPU-h"
+        if value >= _INSTANT_MIN:
+            return clock(value, now=now_ms())
+        if name.endswith("_ms"):
+            return format_duration(value)
+    return text

@@ -1,0 +1,172 @@
+"""The data directory of `tenure up`: where everything lies, who owns it, and how the CLI finds what runs there.
+
+lock            held by the one `up` that owns the directory
+endpoint.json   where that `up` answers, for the CLI
+children.json   pid and start time of every process it started, for the next `up` to find leftovers
+run/            ready files, tokens        log/   one log per role
+nats/ clickhouse/ agent/ snapshots/        the roles' own files
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TypeVar
+
+import msgspec
+import platformdirs
+
+from tenure.domain.refusal import Refusal
+
+T = TypeVar("T")
+
+FREE_BYTES_MIN = 200 * 1024 * 1024
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a running system answers. `pid` is its `up`; the rest is for tools on the same machine."""
+
+    address: str
+    pid: int
+    data: str
+    cluster: str = "tenure"
+    nats: str = ""
+    clickhouse: str = ""
+    clickhouse_token_file: str | None = None
+    started_at_ms: int = 0
+
+
+class ChildRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that an `up` started; pid and start time (epoch seconds) together never name another one."""
+
+    name: str
+    pid: int
+    started: float
+
+
+class AlreadyRunning(Exception):
+    """Another `up` owns the directory."""
+
+    def __init__(self, root: Path, endpoint: Endpoint | None) -> None:
+        where = f"pid {endpoint.pid}, {endpoint.address}" if endpoint else "it is just starting"
+        super().__init__(f"{root} is in use by a running tenure up ({where}); use that one, stop it, or give --data")
+
+
+class DataDir:
+    """The layout of one data directory. Nothing is created before `prepare`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.endpoint_file = self.root / "endpoint.json"
+        self.children_file = self.root / "children.json"
+        self.run = self.root / "run"
+        self.log = self.root / "log"
+        self._lock: IO[str] | None = None
+
+    def ready_file(self, role: str) -> Path:
+        """Where `role` says that it has caught up."""
+        return self.run / f"{role}.ready.json"
+
+    def log_file(self, role: str) -> Path:
+        """What `role` wrote to its stdout and stderr."""
+        return self.log / f"{role}.log"
+
+    def prepare(self) -> None:
+        """Create the directory. Raises `Refusal` when it cannot be written or its disk is nearly full."""
+        fix = "name a directory that you may write with --data"
+        try:
+            for folder in (self.root, self.run, self.log):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            free = shutil.disk_usage(self.root).free
+            probe = self.root / ".probe"
+            probe.write_bytes(b"tenure" * 1000)
+            probe.unlink()
+        except OSError as error:
+            raise Refusal(field=str(self.root), problem=error.strerror or "cannot be written", fix=fix) from error
+        if free < FREE_BYTES_MIN:
+            raise Refusal(
+                field=str(self.root),
+                problem=f"only {free >> 20} MB free",
+                fix=f"free at least {FREE_BYTES_MIN >> 20} MB or choose another disk with --data",
+            )
+
+    def own(self) -> None:
+        """Take the lock until the process ends, however it ends. Raises `AlreadyRunning`."""
+        lock = (self.root / "lock").open("a")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.close()
+            raise AlreadyRunning(self.root, self.endpoint()) from error
+        self._lock = lock
+
+    def write_endpoint(self, endpoint: Endpoint) -> None:
+        """Tell the CLI where the system answers, from here and as the last `up` of this user."""
+        write_json(self.endpoint_file, msgspec.to_builtins(endpoint))
+        with contextlib.suppress(OSError):  # a read-only home does not keep the system from running
+            write_json(last_up_file(), {"data": str(self.root)})
+
+    def endpoint(self) -> Endpoint | None:
+        """Where the system of this directory answers, if one was started and has not ended in order."""
+        return _read(self.endpoint_file, Endpoint)
+
+    def write_children(self, children: Mapping[str, ChildRecord]) -> None:
+        """Record the processes, so that the next `up` can find what a killed one left behind."""
+        write_json(self.children_file, [msgspec.to_builtins(child) for child in children.values()])
+
+    def children(self) -> list[ChildRecord]:
+        """The processes recorded last."""
+        return _read(self.children_file, list[ChildRecord]) or []
+
+    def release(self) -> None:
+        """The system has ended in order."""
+        self.endpoint_file.unlink(missing_ok=True)
+        self.children_file.unlink(missing_ok=True)
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def default_root() -> Path:
+    """The data directory when none is named."""
+    return platformdirs.user_data_path("tenure", appauthor=False)
+
+
+def last_up_file() -> Path:
+    """Which data directory this user's last `up` had."""
+    return platformdirs.user_state_path("tenure", appauthor=False) / "last-up.json"
+
+
+def last_root() -> Path | None:
+    """The data directory of this user's last `up`."""
+    found = _read(last_up_file(), dict[str, str])
+    return Path(found["data"]) if found and "data" in found else None
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this pid exists (a pid alone may have been given to another program since)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def write_json(path: Path, document: object) -> None:
+    """Replace the file by the document; a reader sees the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(json.dumps(document, indent=1))
+    os.replace(fresh, path)
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
