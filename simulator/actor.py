@@ -1,9 +1,11 @@
 """One role on the memory log: folds, decides, appends, exactly as the live loop does, without waiting for anything."""
 
+from collections.abc import Sequence
 from typing import Generic
 
 from tenure.domain.ids import LOG_START, Position
 from tenure.domain.units import Millis
+from tenure.events.fact import Fact
 from tenure.log.memory import MemoryLog
 from tenure.log.port import Expect
 from tenure.runtime.loop import stamped
@@ -38,25 +40,29 @@ class Actor(Generic[S]):
         return count
 
     def act(self, now: Millis) -> int:
-        """Fold, decide, append, until the role has nothing more to say now. Returns how many facts it said."""
+        """Step until the role has nothing more to say now. Returns how many facts it said."""
         said = 0
         for _ in range(DECISIONS_MAX):
-            self.fold()
-            decision = self.role.decide(self.state, now)
-            self.wake_at = decision.wake_at
-            if not decision.facts:
+            facts = self.step(now)
+            if not facts:
                 return said
-            facts = [
-                stamped(fact, role=self.role.name, assumes=decision.assumes, number=number, cluster=self._cluster)
-                for number, fact in enumerate(decision.facts)
-            ]
+            said += len(facts)
+        raise RuntimeError(f"{self.role.name} does not come to rest: {[type(fact).__name__ for fact in facts]}")
+
+    def step(self, now: Millis) -> Sequence[Fact]:
+        """Fold what is new, decide once, append. Returns what was appended."""
+        self.fold()
+        decision = self.role.decide(self.state, now)
+        self.wake_at = decision.wake_at
+        facts = [
+            stamped(fact, role=self.role.name, assumes=decision.assumes, number=number, cluster=self._cluster)
+            for number, fact in enumerate(decision.facts)
+        ]
+        if facts:
             guard = self.role.guard
             expect = None if guard is None else Expect(lane=guard, last=self._guarded)
             self._log.append_now(facts, expect=expect)
-            said += len(facts)
-        raise RuntimeError(
-            f"{self.role.name} does not come to rest: {[type(fact).__name__ for fact in decision.facts]}"
-        )
+        return facts
 
     def restart(self, *, with_snapshot: bool) -> None:
         """Lose the memory: begin again from a snapshot of the present state, or from the first fact."""

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from services.health import decider as health
 from services.ranker import decider as ranker
 
 from services.budget import decider as budget
+from services.health import decider as health
 from services.placer import decider as placer
 from simulator.actor import Actor
 from simulator.agents import Behaviour, VirtualAgents
