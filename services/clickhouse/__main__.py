@@ -1,0 +1,5 @@
+import sys
+
+from services.clickhouse.shell import main
+
+sys.exit(main())

@@ -1,0 +1,156 @@
+"""The process: own the data path, open the engine, answer on loopback, and give everything back when told to stop."""
+
+import fcntl
+import http.client
+import json
+import logging
+import os
+import secrets
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import IO
+
+from services.clickhouse.engine_config import write_config
+from services.clickhouse.options import HOST, Options, parse_options
+from tenure.domain.refusal import Refusal
+from tenure.runtime.telemetry import set_up_logging
+
+logger = logging.getLogger(__name__)
+
+_KILLED_LEAVE_S = 3.0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT. 0: stopped in order; 1: could not serve, with one line that says what to do."""
+    try:
+        options = parse_options(argv)
+        set_up_logging("clickhouse")
+        _serve(options)
+    except Refusal as refusal:
+        print(f"tenure serve clickhouse: {refusal}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _serve(options: Options) -> None:
+    stop = threading.Event()
+    _stop_on_signals(stop)
+    with _own(options.data):
+        token = _token(options.token_file)
+        # Imported only by the process that owns the data: it starts threads, takes signals, costs 200 ms.
+        from services.clickhouse.engine import Engine
+        from services.clickhouse.server import Server
+
+        try:
+            server = Server(
+                port=options.port,
+                token=token,
+                connections_max=options.connections_max,
+                body_bytes_max=options.body_bytes_max,
+            )
+        except OSError as error:
+            raise Refusal(
+                field=f"--port {options.port}", problem=error.strerror or str(error), fix="choose another one, or 0"
+            ) from error
+        config = write_config(
+            options.data,
+            memory_bytes=options.memory_bytes,
+            fsync=options.fsync,
+            statement_s_max=options.statement_s_max,
+        )
+        engine = Engine.open(options.data / "engine", config=config)
+        _stop_on_signals(stop)  # again: the engine may have taken them
+        server.engine = engine
+        threading.Thread(target=server.serve_forever, name="accept", daemon=True).start()
+        _announce(options.ready_file, port=server.port, token=token)
+        stop.wait()
+        logger.info("stopping")
+        server.shutdown()
+        server.server_close()
+        if not server.gate.close(options.drain_s):
+            logger.warning("statements still run after %g s: killing them", options.drain_s)
+            engine.kill_all()
+            if not server.gate.close(_KILLED_LEAVE_S):
+                # Closing the engine under a running statement may hang; what was acknowledged is on disk.
+                logger.warning("a statement does not end: leaving it")
+                _withdraw(options.ready_file)
+                os._exit(0)
+        engine.close()
+        _withdraw(options.ready_file)
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+
+
+def _own(data: Path) -> IO[str]:
+    """The lock on the data folder, held while the returned file is open. Raises `Refusal`.
+
+    The engine, too, refuses a second owner, but gives no reason.
+    """
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = (data / "lock").open("a+")
+    except OSError as error:
+        raise Refusal(
+            field=f"--data {data}", problem=error.strerror or str(error), fix="name a folder that can be written"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.seek(0)
+        owner = lock.read(20).strip() or "?"
+        lock.close()
+        raise Refusal(
+            field=f"--data {data}", problem=f"in use by process {owner}", fix="stop that one, or name another folder"
+        ) from error
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def _token(path: Path) -> str:
+    """The content of the token file, which is made if there is none. Raises `Refusal`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            token = path.read_text().strip()
+        else:
+            token = secrets.token_urlsafe(32)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(token)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refusal(field=f"--token-file {path}", problem=str(error), fix="name a readable text file") from error
+    if not token:
+        raise Refusal(field=f"--token-file {path}", problem="empty", fix="put a long random word into it, or delete it")
+    return token
+
+
+def _announce(ready_file: Path | None, *, port: int, token: str) -> None:
+    """Ask one query as a client would; when it is answered, write where."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=30)
+    connection.request("POST", "/", body=b"SELECT 1", headers={"X-ClickHouse-Key": token})
+    answer = connection.getresponse().read()
+    connection.close()
+    assert answer == b"1\n", f"the engine answered {answer!r} to SELECT 1"
+    logger.info("ready on http://%s:%d", HOST, port)
+    if ready_file is None:
+        return
+    fresh = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
+    try:
+        ready_file.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(json.dumps({"host": HOST, "port": port, "pid": os.getpid()}))
+        os.replace(fresh, ready_file)
+    except OSError as error:
+        raise Refusal(field=f"--ready-file {ready_file}", problem=str(error), fix="name a writable one") from error
+
+
+def _withdraw(ready_file: Path | None) -> None:
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)
