@@ -40,8 +40,9 @@ class ReplicasStarted(Fact, frozen=True, kw_only=True, tag=True):
 class ReplicaExit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One replica's whole process group is gone since `at`, its GPUs are free.
 
-    Exactly one of `code` (exit status), `signal` and `error` (it could not be launched) is set. `started_at` is None
-    if it never ran.
+    Exactly one of `code` (exit status), `signal` and `error` (it could not be launched, or nobody saw its end) is set.
+    `started_at` is None if it never ran. `lost`: its host ended it (a reboot, a shutdown), not the job and not a stop
+    that the placer asked for.
     """
 
     replica: int
@@ -51,6 +52,7 @@ class ReplicaExit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     code: int | None = None
     signal: int | None = None
     error: str | None = None
+    lost: bool = False
 
 
 class ReplicasExited(Fact, frozen=True, kw_only=True, tag=True):

@@ -116,7 +116,8 @@ class Loop(Generic[S]):
             try:
                 appended = await self._log.append(facts, expect=expect)
                 self._metrics.appended(len(facts))
-                await self._fold_until(feed, appended.last)
+                if type(facts[-1]) in self.role.reads:
+                    await self._fold_until(feed, appended.last)
                 return True
             except Conflict as conflict:
                 logger.info("decided on an old position, deciding again: %s", conflict)

@@ -41,7 +41,7 @@ class Role(Generic[S]):
 
     `evolve` folds one fact into the state in place and sets `state.position`. `decide` must not change the state's
     meaning (it may keep scratch indexes). `guard` is the lane whose facts the role's appends are conditional on; the
-    role must read every kind in it.
+    role must read every kind in it. A role reads all kinds that it writes, or none of them.
     `dump` and `load` are exact inverses; `load` raises ValueError on damage.
     """
 

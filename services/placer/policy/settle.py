@@ -38,7 +38,7 @@ def settle(state: State, now: Millis) -> Iterator[Fact]:
 
 def settle_run(run: Run, job: Job, state: State, now: Millis) -> Iterator[Fact]:
     """The facts that are due for one run."""
-    lost = [host for host in run.hosts if state.core.hosts[host].state is HostState.LOST]
+    lost = [host for host in run.hosts if state.core.hosts[host].state is HostState.LOST or _gave_up(run, host)]
     replicas = len(run.placement)
     if run.started_at is None and len(run.started) == replicas:
         started_at = max(run.started.values())
@@ -50,7 +50,8 @@ def settle_run(run: Run, job: Job, state: State, now: Millis) -> Iterator[Fact]:
             charged=job.spec.allocated,
             hosts=run.hosts,
         )
-    gone = all(place.replica in run.exited or place.host in lost for place in run.placement)
+    dead = [host for host in lost if state.core.hosts[host].state is HostState.LOST]
+    gone = all(place.replica in run.exited or place.host in dead for place in run.placement)
     if not gone:
         stop = _stop_due(run, job, lost, now)
         if stop is not None:
@@ -59,6 +60,11 @@ def settle_run(run: Run, job: Job, state: State, now: Millis) -> Iterator[Fact]:
             )
         return
     yield from _end(run, job, lost, state, now)
+
+
+def _gave_up(run: Run, host: HostId) -> bool:
+    """The host itself ended what it had of the run (a reboot, a shutdown)."""
+    return any(gone.lost and gone.host == host for gone in run.exited.values())
 
 
 def _stop_due(run: Run, job: Job, lost: list[HostId], now: Millis) -> Stop | None:
@@ -80,7 +86,7 @@ def _stop_due(run: Run, job: Job, lost: list[HostId], now: Millis) -> Stop | Non
 
 
 def _end(run: Run, job: Job, lost: list[HostId], state: State, now: Millis) -> Iterator[Fact]:
-    last_signs = [state.core.hosts[place.host].last_seen for place in run.placement if place.host in lost]
+    last_signs = [state.core.hosts[p.host].last_seen for p in run.placement if p.replica not in run.exited]
     ended_at = max([gone.at for gone in run.exited.values()] + last_signs, default=now)
     failure = first_failure(run.exited.values())
     stop = run.stop
