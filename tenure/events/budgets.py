@@ -42,7 +42,9 @@ class JobRejected(Fact, frozen=True, kw_only=True, tag=True):
 class RunCharged(Fact, frozen=True, kw_only=True, tag=True):
     """The books of an allocated run are closed (P2).
 
-    `charged_gpu_ms` is its whole occupancy less `refunded_gpu_ms`; what is refunded was held since `refund_since`.
+    `charged_gpu_ms` is its whole occupancy less `refunded_gpu_ms`. Refunded is everything it held at or after
+    `refund_since` (`refund_until` is where its last replica ended), so a window can take back exactly what was charged
+    when. A lost host's replicas ended at `HostStateChanged.last_seen`.
     """
 
     lane: ClassVar[Lane] = Lane.BUDGET

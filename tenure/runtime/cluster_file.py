@@ -28,7 +28,7 @@ CLUSTER_NAME_MAX = 48
 """Leaves room for `-h00000` in the name of a host."""
 _CLUSTER_KEYS = ("name", "hosts", "gpus_per_host", "gpu_type", "hosts_per_block")
 _HOST_KEYS = ("name", "gpus", "gpu_type", "block", "address")
-_COUNTS = re.compile(r"(\d{1,9})x(\d{1,9})")
+_COUNTS = re.compile(r"([0-9]{1,9})x([0-9]{1,9})")
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}|::[A-Fa-f0-9:.]{0,39}")
 _FIX = "write 'clusters:' and '- {name: h100, hosts: 128, gpus_per_host: 8, gpu_type: H100}' below it"
 
