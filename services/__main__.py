@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tenure.runtime.orphan import obey_environment
+
 ROLES = tuple(sorted(shell.parent.name for shell in Path(__file__).parent.glob("*/shell.py")))
 
 
@@ -15,6 +17,7 @@ def main(arguments: Sequence[str]) -> int:
         problem = f"{role!r} is not a role" if role else "no role given"
         print(f"tenure serve: {problem}; the roles are {', '.join(ROLES)}", file=sys.stderr)
         return 2
+    obey_environment()
     shell = importlib.import_module(f"services.{role}.shell")
     status: int = shell.main(list(own))
     return status
