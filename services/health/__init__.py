@@ -1,0 +1,1 @@
+"""The health role: heartbeats and drains in, host states and available capacity out."""

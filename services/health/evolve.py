@@ -1,0 +1,160 @@
+"""Folding the log into the health role's state, one function a kind of fact."""
+
+from collections.abc import Callable
+from typing import Any
+
+from services.health.policy.silence import SIGNS_NEEDED, Survey
+from services.health.policy.transitions import check_transition
+from services.health.state import STORY_LENGTH, Change, Drain, Host, Return, State
+from tenure.domain.host import HostState
+from tenure.domain.ids import HostId
+from tenure.domain.job import gpus_by_host
+from tenure.domain.reasons import Reason
+from tenure.domain.units import Millis
+from tenure.events.catalogue import Kind
+from tenure.events.fact import Recorded
+from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
+from tenure.events.intake import DrainRequested, RepairCompleted, ResumeRequested
+from tenure.events.placing import RunAssigned, RunEnded
+from tenure.events.reports import Heartbeat, HostRegistered
+
+
+def _host_registered(state: State, fact: HostRegistered, *, suspect_after_ms: Millis) -> None:
+    for spec in fact.hosts:
+        host = state.core.hosts.get(spec.host)
+        if host is None:
+            host = state.core.hosts[spec.host] = Host(spec=spec, last_seen=fact.at)
+        host.spec = spec
+        _hear(host, fact.at, suspect_after_ms=suspect_after_ms)
+        state.touched[spec.host] = None
+
+
+def _heartbeat(state: State, fact: Heartbeat, *, suspect_after_ms: Millis) -> None:
+    core = state.core
+    if fact.at - core.last_beat >= suspect_after_ms:
+        core.followed_since = fact.at
+    core.last_beat = max(core.last_beat, fact.at)
+    for beat in fact.hosts:
+        host = core.hosts.get(beat.host)
+        if host is None:  # not registered yet: its type and place are unknown
+            continue
+        _hear(host, fact.at, suspect_after_ms=suspect_after_ms)
+        if host.state is HostState.HEALTHY and beat.gpus == host.gpus:
+            continue
+        host.gpus = beat.gpus
+        host.strange_runs = any(run not in host.runs for run in beat.runs)
+        state.touched[beat.host] = None
+
+
+def _hear(host: Host, at: Millis, *, suspect_after_ms: Millis) -> None:
+    """Count a sign of life. A row of them is broken by a silence; one that was overtaken by a later one is no news."""
+    if at < host.last_seen:
+        return
+    in_row = at - host.last_seen < suspect_after_ms
+    host.signs = min(host.signs + 1, SIGNS_NEEDED) if in_row else 1
+    host.last_seen = at
+
+
+def _host_state_changed(state: State, fact: HostStateChanged) -> None:
+    host = state.core.hosts[fact.host]
+    check_transition(host, to=fact.state, reason=fact.why.reason)
+    if fact.state is HostState.SUSPECT:
+        host.suspected_at = fact.at
+    if fact.state in (HostState.SUSPECT, HostState.LOST) and host.state is not fact.state:
+        host.signs = 0
+    if fact.state is HostState.LOST:
+        host.strange_runs = True  # its runs are given up; whether it still has them is unknown until its next beat
+    if fact.state is HostState.HEALTHY:
+        host.returned = None
+    host.state, host.said_fatal, host.said_deadline = fact.state, fact.fatal, fact.deadline
+    host.story = (*host.story, Change(at=fact.at, state=fact.state, reason=fact.why.reason))[-STORY_LENGTH:]
+    state.index(fact.host, host)
+    state.touched[fact.host] = None
+    was_mass = state.core.mass_silence
+    state.core.mass_silence = Survey(silent=len(state.suspects), watched=len(state.watched)).is_mass
+    if was_mass and not state.core.mass_silence:
+        state.core.followed_since = max(state.core.followed_since, fact.at)
+
+
+def _capacity_changed(state: State, fact: CapacityChanged) -> None:
+    host = state.core.hosts[fact.host]
+    host.offered, host.offered_type = fact.gpus, fact.gpu_type
+    state.touched[fact.host] = None
+
+
+def _drain_completed(state: State, fact: DrainCompleted) -> None:
+    host = state.core.hosts[fact.host]
+    if host.drain is not None and host.drain.asked_at == fact.started_at:
+        drain = host.drain
+        host.drain = Drain(
+            asked_at=drain.asked_at,
+            asked_by=drain.asked_by,
+            fatal=drain.fatal,
+            deadline=drain.deadline,
+            completed=True,
+        )
+
+
+def _drain_requested(state: State, fact: DrainRequested) -> None:
+    host = state.core.hosts.get(fact.host)
+    if host is None:
+        return
+    before = host.drain
+    host.drain = Drain(
+        asked_at=fact.at if before is None else before.asked_at,
+        asked_by=fact.id,
+        fatal=fact.fatal,
+        deadline=fact.deadline,
+        completed=before is not None and before.completed,
+    )
+    host.returned = None
+    state.touched[fact.host] = None
+
+
+def _return_asked(state: State, fact: ResumeRequested | RepairCompleted) -> None:
+    host = state.core.hosts.get(fact.host)
+    if host is None or host.drain is None:
+        return
+    reason = Reason.HOST_REPAIRED if isinstance(fact, RepairCompleted) else Reason.HOST_RESUMED
+    host.drain, host.returned = None, Return(reason=reason, asked_by=fact.id)
+    state.touched[fact.host] = None
+
+
+def _run_assigned(state: State, fact: RunAssigned) -> None:
+    hosts = tuple(gpus_by_host(fact.placement))
+    state.core.run_hosts[fact.run] = hosts
+    for name in hosts:
+        state.core.hosts[name].runs[fact.run] = None
+
+
+def _run_ended(state: State, fact: RunEnded) -> None:
+    hosts: tuple[HostId, ...] = state.core.run_hosts.pop(fact.run, ())
+    for name in hosts:
+        host = state.core.hosts[name]
+        host.runs.pop(fact.run, None)
+        if host.drain is not None:
+            state.touched[name] = None
+
+
+_HEARD: dict[Kind, Callable[..., None]] = {HostRegistered: _host_registered, Heartbeat: _heartbeat}
+_FOLD: dict[Kind, Callable[[State, Any], None]] = {
+    HostStateChanged: _host_state_changed,
+    CapacityChanged: _capacity_changed,
+    DrainCompleted: _drain_completed,
+    DrainRequested: _drain_requested,
+    ResumeRequested: _return_asked,
+    RepairCompleted: _return_asked,
+    RunAssigned: _run_assigned,
+    RunEnded: _run_ended,
+}
+READS: tuple[Kind, ...] = (*_HEARD, *_FOLD)
+
+
+def evolve(state: State, recorded: Recorded, *, suspect_after_ms: Millis) -> None:
+    """Fold one fact in place. Signs of life further apart than `suspect_after_ms` are no row."""
+    kind = type(recorded.fact)
+    if kind in _HEARD:
+        _HEARD[kind](state, recorded.fact, suspect_after_ms=suspect_after_ms)
+    elif kind in _FOLD:
+        _FOLD[kind](state, recorded.fact)
+    state.position = recorded.position

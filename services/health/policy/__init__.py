@@ -1,0 +1,1 @@
+"""The rules of the health role, one a module."""

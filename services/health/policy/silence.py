@@ -1,0 +1,79 @@
+"""How long a host was silent, and when silence is evidence against it (S64, S66, S67).
+
+Three things keep an outage of ours from being read as a death of theirs:
+- only silence during which others were heard counts: not the time before this process started, nor a gap in which no
+  heartbeat at all reached the log (an outage of the log, a suspended machine);
+- a host is lost only after it was *on record* as suspect for `lost_after - suspect_after`, and only by a decision that
+  comes on time. One that comes later than `suspect_after` shows that this role was away at the deadline: it renews the
+  suspicion instead, which gives every host the whole time again;
+- while most hosts are silent at once, nobody is lost: the network or the control plane is what failed. When that is
+  over, silence is counted anew.
+"""
+
+from dataclasses import dataclass
+
+from services.health.state import WATCHED, Core, Host
+from tenure.domain.host import HostState
+from tenure.domain.policy import Policy
+from tenure.domain.units import Millis
+
+SIGNS_NEEDED = 2
+"""Signs of life in a row that bring a silent host back: one may be the last gasp of a flapping link."""
+MASS_HOSTS_MIN = 3
+"""Fewer silent hosts than this are never a mass: a pair of hosts may really lose one or both."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """How many of the watched hosts (healthy, draining, suspect) are silent at one instant."""
+
+    silent: int
+    watched: int
+
+    @property
+    def is_mass(self) -> bool:
+        """More than half are silent, and not just one or two."""
+        return self.silent >= MASS_HOSTS_MIN and 2 * self.silent > self.watched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """The rule with its knobs. `started_at`: when this process began to follow the log."""
+
+    policy: Policy
+    started_at: Millis
+
+    def watched_since(self, core: Core) -> Millis:
+        """Since then hosts could be heard without a gap."""
+        return max(core.followed_since, self.started_at)
+
+    def suspect_at(self, host: Host, core: Core) -> Millis:
+        """When the host will have been silent for `suspect_after`."""
+        return max(host.last_seen, self.watched_since(core)) + self.policy.suspect_after_ms
+
+    def is_silent(self, host: Host, core: Core, now: Millis) -> bool:
+        """Whether it has been silent for `suspect_after`."""
+        return now >= self.suspect_at(host, core)
+
+    def is_heard(self, host: Host, now: Millis) -> bool:
+        """Whether the host really is there: enough signs of life in a row, the last one fresh."""
+        return host.signs >= SIGNS_NEEDED and self.is_fresh(host, now)
+
+    def is_fresh(self, host: Host, now: Millis) -> bool:
+        """Whether its last sign of life is not old."""
+        return now - host.last_seen < self.policy.suspect_after_ms
+
+    def lost_at(self, host: Host, core: Core) -> Millis:
+        """When a suspect is lost if it stays silent."""
+        rest = max(0, self.policy.lost_after_ms - self.policy.suspect_after_ms)
+        return max(host.suspected_at, self.watched_since(core)) + rest
+
+    def is_too_late(self, host: Host, core: Core, now: Millis) -> bool:
+        """Whether this decision comes so long after `lost_at` that the role itself must have been away."""
+        return now >= self.lost_at(host, core) + self.policy.suspect_after_ms
+
+    def survey(self, core: Core, now: Millis) -> Survey:
+        """Count the silent among the watched hosts, those included whose suspicion is not on record yet."""
+        watched = [host for host in core.hosts.values() if host.state in WATCHED]
+        silent = [host for host in watched if host.state is HostState.SUSPECT or self.is_silent(host, core, now)]
+        return Survey(silent=len(silent), watched=len(watched))

@@ -1,0 +1,134 @@
+"""What the health role knows: every host, what was last said of it, and how well the log could be followed.
+
+`Core` is folded from the log and is what a snapshot holds. `State` adds indexes that are rebuilt from it.
+"""
+
+import msgspec
+
+from services.health.watch import Watch
+from tenure.domain.host import HostSpec, HostState
+from tenure.domain.ids import LOG_START, FactId, HostId, Position, RunId
+from tenure.domain.reasons import Reason
+from tenure.domain.units import Millis
+
+WATCHED = (HostState.HEALTHY, HostState.DRAINING, HostState.SUSPECT)
+STORY_LENGTH = 8
+"""State changes kept of each host, for the error of an illegal one."""
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True):
+    """The host is to be empty (P9). `completed`: it was, and that was said."""
+
+    asked_at: Millis
+    asked_by: FactId
+    fatal: bool
+    deadline: Millis | None
+    completed: bool = False
+
+
+class Return(msgspec.Struct, frozen=True, kw_only=True):
+    """The drain was taken back: by an operator (`HOST_RESUMED`) or after a repair (`HOST_REPAIRED`)."""
+
+    reason: Reason
+    asked_by: FactId
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A past state change, as the story tells it."""
+
+    at: Millis
+    state: HostState
+    reason: Reason
+
+
+class Host(msgspec.Struct, kw_only=True):
+    """A registered host. `state` is None until it was heard; `offered` is the capacity that was last said."""
+
+    spec: HostSpec
+    last_seen: Millis
+    signs: int = 0
+    """Signs of life in a row (registrations and beats), counted up to `SIGNS_NEEDED`."""
+    gpus: int | None = None
+    """Working GPUs by its last beat."""
+    strange_runs: bool = False
+    """Its last beat names a run that is over (or was never assigned to it)."""
+    state: HostState | None = None
+    suspected_at: Millis = 0
+    said_fatal: bool = False
+    said_deadline: Millis | None = None
+    offered: int = 0
+    offered_type: str = ""
+    drain: Drain | None = None
+    returned: Return | None = None
+    runs: dict[RunId, None] = {}
+    """Runs assigned to it that have not ended."""
+    story: tuple[Change, ...] = ()
+
+
+class Core(msgspec.Struct, kw_only=True):
+    """Everything folded from the log; `State` is this plus indexes."""
+
+    position: Position = LOG_START
+    hosts: dict[HostId, Host] = {}
+    run_hosts: dict[RunId, tuple[HostId, ...]] = {}
+    last_beat: Millis = 0
+    """The latest instant of any heartbeat."""
+    followed_since: Millis = 0
+    """Since then some host's heartbeats came without a gap of `suspect_after`, and no mass silence was on record."""
+    mass_silence: bool = False
+    """Most hosts are on record as suspect."""
+
+
+class State:
+    """The core with its indexes. One owner, one thread; `evolve` changes it in place."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.touched: dict[HostId, None] = dict.fromkeys(core.hosts)
+        """Hosts of which something may have to be said. Scratch: `decide` drops those it has nothing to say of."""
+        self.suspects: dict[HostId, None] = {}
+        self.watched: dict[HostId, None] = {}
+        """Hosts whose silence counts: healthy, draining, suspect."""
+        self.watch = Watch()
+        """When hosts that are heard become silent. Scratch, refreshed by `decide`."""
+        for name, host in core.hosts.items():
+            self.index(name, host)
+
+    def index(self, name: HostId, host: Host) -> None:
+        """Bring the indexes in line with the state of one host."""
+        self.suspects.pop(name, None)
+        self.watched.pop(name, None)
+        if host.state in WATCHED:
+            self.watched[name] = None
+        if host.state is HostState.SUSPECT:
+            self.suspects[name] = None
+        elif host.state in (HostState.HEALTHY, HostState.DRAINING):
+            self.watch.add(name)
+
+    @property
+    def position(self) -> Position:
+        """How far the log has been folded."""
+        return self.core.position
+
+    @position.setter
+    def position(self, value: Position) -> None:
+        self.core.position = value
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Core)
+
+
+def initial() -> State:
+    """Nothing known."""
+    return State(Core())
+
+
+def dump(state: State) -> bytes:
+    """The core as bytes."""
+    return _encoder.encode(state.core)
+
+
+def load(payload: bytes) -> State:
+    """The inverse of `dump`. Raises ValueError on damage."""
+    return State(_decoder.decode(payload))
