@@ -1,0 +1,169 @@
+# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
+# ruff: noqa: PTH118
+"""The keeper of one replica: the parent of the user's command, from before its start until everything of it is gone.
+
+Forked by the launcher, one per replica. It claims the launch, starts the command, then sleeps until a child ends, a
+stop is asked for (SIGTERM to the keeper), a grace period is over, or a log is due for trimming. It is a subreaper:
+whatever the command leaves behind, in whichever group or session, becomes its child and is killed before the exit is
+written. It does not need the agent, so an agent may die at any moment: of a launch, of a run, or of a stop.
+
+What it cannot hold: a process handed to another daemon (docker, systemd-run, at), which was never its descendant.
+"""
+
+import contextlib
+import math
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from services.agent.process import directory as files
+from services.agent.process.directory import ExitRecord, KeeperRecord, LaunchRecord
+from services.agent.process.logs import SOONEST_S, Trimmer
+from services.agent.process.proc import boot_id, children_of, read_stat
+from services.agent.process.spawn import LaunchError, spawn
+
+WAITED_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM})
+"""Blocked from the launcher on, and only ever waited for: none can arrive too early or interrupt anything."""
+
+_KILL_AGAIN_S = 0.05
+_STILL_DYING_S = 1.0
+
+
+class Reply(NamedTuple):
+    """What the agent hears at once about a launch: the keeper, or `error` as one line."""
+
+    directory: str
+    error: str = ""
+
+
+def keep(directory: str, reply: Callable[[Reply], None]) -> None:
+    """Carry one replica through its life. Returns when it is over, or at once if another process claimed it."""
+    launch = files.read_launch(directory)
+    own = read_stat(os.getpid())
+    assert launch is not None and own is not None, "the intent is written before the launcher is asked"
+    keeper = KeeperRecord(boot_id=boot_id(), keeper_pid=own.pid, keeper_start_ticks=own.start_ticks)
+    try:
+        if not files.claim(directory, keeper):
+            return
+        files.reserve_exit(directory)
+        leader = _start(launch, keeper, directory)
+    except (LaunchError, OSError) as error:
+        line = f"cannot write to {directory}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        files.write_exit(directory, ExitRecord(at_ms=_now_ms(), cause="not_launched", detail=line))
+        reply(Reply(directory=directory, error=line))
+        return
+    reply(Reply(directory=directory))
+    files.write_exit(directory, _Watch(launch, directory, leader).until_gone())
+
+
+def _start(launch: LaunchRecord, keeper: KeeperRecord, directory: str) -> int:
+    """Start the command and write down which process it is; nothing of it is left when that fails."""
+    started_ms = _now_ms()
+    leader = spawn(launch, directory)
+    stat = read_stat(leader)
+    assert stat is not None, "a child that was not waited for has an entry in /proc"
+    try:
+        files.write_keeper(directory, keeper._replace(pid=leader, start_ticks=stat.start_ticks, started_ms=started_ms))
+    except OSError:
+        _Watch(launch, directory, leader).kill_all()
+        raise
+    return leader
+
+
+class _Watch:
+    """Waits for a command and all its descendants, and ends them when told."""
+
+    def __init__(self, launch: LaunchRecord, directory: str, leader: int) -> None:
+        self._launch, self._directory, self._leader = launch, directory, leader
+        self._status: int | None = None  # exit code of the leader, or minus its signal
+        self._alone = False  # no child is left
+        self._deadline = math.inf  # end of the grace period, on the monotonic clock
+        self._killed_leader = False
+        self._cause = "exited"
+        self._trimmers = [
+            Trimmer(os.path.join(directory, stream), keep_bytes=launch.log_keep_bytes) for stream in files.STREAMS
+        ]
+
+    def until_gone(self) -> ExitRecord:
+        """Block until the command and everything it started is gone; returns how the command itself ended."""
+        trim_at = time.monotonic() + SOONEST_S
+        while not self._alone:
+            pause = min(trim_at, self._deadline) - time.monotonic()
+            received = signal.sigtimedwait(WAITED_SIGNALS, max(0.0, pause))
+            if received is not None and received.si_signo == signal.SIGTERM:
+                self._begin_stop()
+            self._reap()
+            if self._is_over():
+                self.kill_all()
+            elif time.monotonic() >= trim_at:
+                trim_at = time.monotonic() + min(trimmer.trim() for trimmer in self._trimmers)
+        for trimmer in self._trimmers:
+            trimmer.trim()
+        assert self._status is not None, "the leader is a child and there are none left"
+        code, by_signal = (self._status, None) if self._status >= 0 else (None, -self._status)
+        return ExitRecord(at_ms=_now_ms(), cause=self._cause, code=code, signal=by_signal)
+
+    def kill_all(self) -> None:
+        """SIGKILL everything that descends from this process, until nothing does.
+
+        The group first and at once, so that it cannot fork its way out; then child by child, since whatever loses its
+        parent becomes a child of this process. Children are not waited for in between: no pid can change its meaning.
+        """
+        if self._status is None and self._cause == "stopped":
+            self._cause = "killed"
+        patience_s = _KILL_AGAIN_S
+        while not self._alone:
+            children = children_of(os.getpid())
+            if any(stat.group == self._leader for child in children if (stat := read_stat(child)) is not None):
+                _signal(os.killpg, self._leader, signal.SIGKILL)
+            for child in children:
+                _signal(os.kill, child, signal.SIGKILL)
+            signal.sigtimedwait({signal.SIGCHLD}, patience_s)
+            patience_s = min(2 * patience_s, _STILL_DYING_S)  # a process stuck in the kernel dies when it can
+            self._reap()
+
+    def _is_over(self) -> bool:
+        """No more waiting: the grace period has passed, or the command ended by itself and left something behind."""
+        if time.monotonic() >= self._deadline:
+            return True
+        return self._status is not None and self._cause == "exited"
+
+    def _begin_stop(self) -> None:
+        """SIGTERM to the group, once; a later stop can only shorten the grace period.
+
+        SIGCONT lets a suspended process see the signal. If the command ends first, the rest of its group still has
+        the grace period: a shell dies at once while the training it started writes a checkpoint.
+        """
+        asked = files.read_stop(self._directory)
+        grace_ms = self._launch.grace_ms if asked is None else asked.grace_ms
+        self._reap()
+        if self._status is not None and self._cause == "exited":  # it ended by itself just before
+            return
+        self._deadline = min(self._deadline, time.monotonic() + grace_ms / 1000)
+        if self._cause == "exited":
+            self._cause = "stopped"
+            _signal(os.killpg, self._leader, signal.SIGTERM)
+            _signal(os.killpg, self._leader, signal.SIGCONT)
+
+    def _reap(self) -> None:
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self._leader:
+                    self._status = os.waitstatus_to_exitcode(status)
+        except ChildProcessError:
+            self._alone = True
+
+
+def _signal(send: Callable[[int, int], None], target: int, number: signal.Signals) -> None:
+    """Send a signal to an own child or its group. One that runs as another user may refuse it: it is waited for."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        send(target, number)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

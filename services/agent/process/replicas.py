@@ -1,0 +1,280 @@
+"""The replicas of one host: launch, stop, find again, hear of their exits. The way into this package.
+
+Nothing here is needed for a replica to live: an agent may be killed at any point and its successor, given the same
+directory, goes on. Per replica it costs one file descriptor (a pidfd of the keeper); no thread, no timer, no polling.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from services.agent.process import directory as files
+from services.agent.process.directory import ExitRecord, KeeperRecord, StopRecord
+from services.agent.process.intent import intent_of, problem_with
+from services.agent.process.launcher_client import LauncherClient
+from services.agent.process.logs import LogChunk, read_log
+from services.agent.process.proc import boot_id, is_alive, open_process
+from services.agent.process.spec import Adoption, ExitCause, Launched, LaunchFailed, LaunchSpec, ReplicaExit
+from services.agent.process.stragglers import kill_stragglers
+from tenure.domain.ids import JobId, RunId
+from tenure.domain.units import Millis
+
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+_CLAIM_POLL_S = 0.005
+
+
+class _Key(NamedTuple):
+    run: RunId
+    replica: int
+
+
+class Replicas:
+    """The replicas in one `run_dir`, owned by one event loop. `on_exit` hears of each end, in that loop."""
+
+    def __init__(
+        self,
+        *,
+        run_dir: Path,
+        launcher: LauncherClient,
+        on_exit: Callable[[ReplicaExit], None],
+        now: Callable[[], Millis],
+    ) -> None:
+        """Creates `run_dir`, open to its owner only: launch records hold the environment of jobs. Raises OSError."""
+        self._run_dir = run_dir.absolute()
+        self._run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._launcher, self._on_exit, self._now = launcher, on_exit, now
+        self._boot_id = boot_id()
+        self._running: dict[_Key, Launched] = {}
+        self._pidfds: dict[_Key, int] = {}  # of keepers; readable when the keeper is gone
+        self._launching: dict[_Key, asyncio.Task[Launched | LaunchFailed]] = {}
+        self._burying: dict[_Key, asyncio.Task[None]] = {}
+
+    def running(self) -> tuple[Launched, ...]:
+        """All replicas whose exit has not been said, in order of run and replica."""
+        return tuple(self._running[key] for key in sorted(self._running))
+
+    async def launch(self, spec: LaunchSpec) -> Launched | LaunchFailed:
+        """Start a replica. A second launch of the same run and replica starts nothing and returns what became of it.
+
+        Being cancelled does not cancel the launch. A failure leaves no process, only the directory, until `forget`.
+        """
+        key = _Key(run=spec.run, replica=spec.replica)
+        if key in self._running:
+            return self._running[key]
+        if key not in self._launching:
+            launching = asyncio.create_task(self._launch(key, spec))
+            self._launching[key] = launching
+            launching.add_done_callback(lambda _: self._launching.pop(key))
+        return await asyncio.shield(self._launching[key])
+
+    async def stop(self, *, run: RunId, replica: int, grace_ms: Millis) -> bool:
+        """Ask a replica to end: SIGTERM to its group, SIGKILL to all of it `grace_ms` later. False if it does not run.
+
+        Does not wait for the exit, which comes through `on_exit`. The keeper carries the stop through even if this
+        agent dies. Asked again it sends no second SIGTERM; it can only shorten the grace period. Raises OSError.
+        """
+        key = _Key(run=run, replica=replica)
+        if key in self._launching:
+            await asyncio.wait({self._launching[key]})
+        if key in self._pidfds:
+            files.write_stop(self._directory(key), StopRecord(grace_ms=grace_ms))
+            with contextlib.suppress(ProcessLookupError):  # it ended this moment
+                signal.pidfd_send_signal(self._pidfds[key], signal.SIGTERM)
+        return key in self._running
+
+    async def adopt(self) -> Adoption:
+        """Find the replicas that an earlier agent left in `run_dir`. To be called once, before anything is launched.
+
+        A launch that was under way is waited for, or ruled out for good if no keeper had begun it. Replicas whose
+        keeper is gone without a word are listed as running; once they are dead, their exit (`LOST`) follows through
+        `on_exit`.
+        Raises OSError.
+        """
+        running: list[Launched] = []
+        ended: list[ReplicaExit] = []
+        for key in self._on_disk():
+            found = await self._settle(key)
+            end = self._read_end(key)
+            if end is not None:
+                ended.append(end)
+            elif isinstance(found, Launched):
+                self._watch(key, found)
+                running.append(found)
+        return Adoption(running=tuple(running), ended=tuple(ended))
+
+    def read_log(self, *, run: RunId, replica: int, stream: str, offset: int, limit: int) -> LogChunk:
+        """A part of "stdout" or "stderr", see `logs.read_log`; of ended replicas, too, until they are forgotten."""
+        assert stream in files.STREAMS, stream
+        path = self._directory(_Key(run=run, replica=replica)) / stream
+        return read_log(str(path), offset=offset, limit=limit)
+
+    def forget(self, run: RunId) -> None:
+        """Remove what is on disk of a run none of whose replicas is running here: records, exits, logs."""
+        assert not any(key.run == run for key in [*self._running, *self._launching]), f"{run} is still running"
+        shutil.rmtree(self._directory(_Key(run=run, replica=0)).parent, ignore_errors=True)
+
+    def close(self) -> None:
+        """Stop watching. Replicas go on, and can be adopted again."""
+        for key in list(self._pidfds):
+            self._unwatch(key)
+        for burying in self._burying.values():
+            burying.cancel()
+
+    def _directory(self, key: _Key) -> Path:
+        if not _RUN_NAME.fullmatch(key.run):
+            raise ValueError(f"run id {key.run!r} cannot name a directory")
+        return self._run_dir / key.run / str(key.replica)
+
+    def _on_disk(self) -> list[_Key]:
+        return sorted(
+            _Key(run=RunId(directory.parent.name), replica=int(directory.name))
+            for directory in self._run_dir.glob("*/*")
+            if directory.name.isdecimal() and _RUN_NAME.fullmatch(directory.parent.name)
+        )
+
+    async def _launch(self, key: _Key, spec: LaunchSpec) -> Launched | LaunchFailed:
+        directory = self._directory(key)
+        problem = problem_with(spec)
+        if not problem:
+            try:
+                directory.parent.mkdir(mode=0o700, exist_ok=True)
+                directory.mkdir(mode=0o700)
+                files.write_launch(directory, intent_of(spec, asked_ms=self._now()))
+                await self._ask_launcher(key, directory)
+            except FileExistsError:
+                pass  # launched before, perhaps by an earlier agent
+            except OSError as error:
+                problem = f"cannot write to {directory} on this host: {error.strerror}"
+        if problem:
+            return LaunchFailed(run=spec.run, replica=spec.replica, at=self._now(), problem=problem)
+        found = await self._settle(key)
+        if isinstance(found, Launched):
+            self._watch(key, found)
+            return found
+        return LaunchFailed(run=spec.run, replica=spec.replica, at=found.at, problem=found.detail)
+
+    async def _ask_launcher(self, key: _Key, directory: Path) -> None:
+        """Have it launched. What came of it stands in the directory, unless the launcher or the keeper itself broke."""
+        reply = await self._launcher.launch(directory)
+        if reply is None or not reply.error or files.read_exit(directory) is not None:
+            return
+        keeper = files.read_keeper(directory) or self._rule_out(directory)
+        await kill_stragglers(run=key.run, replica=key.replica, keeper=keeper)
+        self._write_end(key, ExitCause.NOT_LAUNCHED, detail=reply.error)
+
+    async def _settle(self, key: _Key) -> Launched | ReplicaExit:
+        """Wait until it is certain whether the command was started; if nobody has begun, see to it that nobody will."""
+        directory = self._directory(key)
+        while True:
+            keeper = files.read_keeper(directory) or self._rule_out(directory)
+            alive = self._is_kept(keeper)
+            keeper = files.read_keeper(directory) or keeper  # now complete, if its writer is dead
+            launched, end = self._read_launched(key, keeper), self._read_end(key)
+            if launched is not None:
+                return launched
+            if end is not None:
+                return end
+            if keeper.keeper_pid == 0:
+                return self._write_end(key, ExitCause.NOT_LAUNCHED, detail="the agent died before it was started")
+            if not alive:
+                await kill_stragglers(run=key.run, replica=key.replica, keeper=keeper)
+                return self._write_end(key, ExitCause.LOST, detail="its keeper died while starting it")
+            await asyncio.sleep(_CLAIM_POLL_S)
+
+    def _rule_out(self, directory: Path) -> KeeperRecord:
+        """Claim a launch that nobody has begun, so that nobody will. Returns the claim that holds, ours or not."""
+        nobody = KeeperRecord(boot_id=self._boot_id, keeper_pid=0, keeper_start_ticks=0)
+        if files.claim(directory, nobody):
+            return nobody
+        return files.read_keeper(directory) or nobody
+
+    def _is_kept(self, keeper: KeeperRecord) -> bool:
+        return keeper.boot_id == self._boot_id and is_alive(
+            pid=keeper.keeper_pid, start_ticks=keeper.keeper_start_ticks
+        )
+
+    def _read_launched(self, key: _Key, keeper: KeeperRecord) -> Launched | None:
+        launch = files.read_launch(self._directory(key))
+        if launch is None or keeper.pid == 0:
+            return None
+        return Launched(
+            run=key.run,
+            job=JobId(launch.job_id),
+            replica=key.replica,
+            gpus=tuple(launch.gpus),
+            pid=keeper.pid,
+            keeper_pid=keeper.keeper_pid,
+            at=keeper.started_ms,
+        )
+
+    def _read_end(self, key: _Key) -> ReplicaExit | None:
+        end = files.read_exit(self._directory(key))
+        if end is None:
+            return None
+        return ReplicaExit(
+            run=key.run,
+            replica=key.replica,
+            at=end.at_ms,
+            cause=ExitCause(end.cause),
+            code=end.code,
+            signal=end.signal,
+            detail=end.detail,
+        )
+
+    def _write_end(self, key: _Key, cause: ExitCause, *, detail: str) -> ReplicaExit:
+        """Write an exit that no keeper will write, so that a later agent says the same of it."""
+        record = ExitRecord(at_ms=self._now(), cause=cause, detail=detail)
+        with contextlib.suppress(OSError):  # a full disk: a later agent finds out again
+            files.write_exit(self._directory(key), record)
+        return ReplicaExit(run=key.run, replica=key.replica, at=record.at_ms, cause=cause, detail=detail)
+
+    def _watch(self, key: _Key, launched: Launched) -> None:
+        self._running[key] = launched
+        keeper = files.read_keeper(self._directory(key))
+        assert keeper is not None, "what was launched has a keeper"
+        pidfd = None
+        if keeper.boot_id == self._boot_id:
+            pidfd = open_process(pid=keeper.keeper_pid, start_ticks=keeper.keeper_start_ticks)
+        loop = asyncio.get_running_loop()
+        if pidfd is None:
+            loop.call_soon(self._ended, key)
+            return
+        self._pidfds[key] = pidfd
+        loop.add_reader(pidfd, self._ended, key)
+
+    def _unwatch(self, key: _Key) -> None:
+        pidfd = self._pidfds.pop(key, None)
+        if pidfd is not None:
+            asyncio.get_running_loop().remove_reader(pidfd)
+            os.close(pidfd)
+
+    def _ended(self, key: _Key) -> None:
+        """The keeper is gone: report what it wrote, or find out what it could not."""
+        self._unwatch(key)
+        launched = self._running[key]
+        with contextlib.suppress(ChildProcessError):  # ours only if this process is pid 1 and inherited it
+            os.waitpid(launched.keeper_pid, os.WNOHANG)
+        end = self._read_end(key)
+        if end is None:
+            self._burying[key] = asyncio.create_task(self._bury(key))
+            return
+        del self._running[key]
+        self._on_exit(end)
+
+    async def _bury(self, key: _Key) -> None:
+        """End what a dead keeper left running, then report it lost."""
+        keeper = files.read_keeper(self._directory(key))
+        assert keeper is not None, "what was launched has a keeper"
+        detail = "the host was restarted"
+        if keeper.boot_id == self._boot_id:
+            await kill_stragglers(run=key.run, replica=key.replica, keeper=keeper)
+            detail = "its keeper was killed; what it had started was killed, too"
+        end = self._write_end(key, ExitCause.LOST, detail=detail)
+        del self._running[key], self._burying[key]
+        self._on_exit(end)

@@ -1,0 +1,122 @@
+"""What an agent knows: the runs the log gives its hosts, and what it saw itself of their replicas.
+
+`Core` is folded from the log and is what a snapshot holds. The rest is the agent's own observation: it is rebuilt from
+the run directories at start, never from the log.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from tenure.domain.host import HostSpec
+from tenure.domain.ids import LOG_START, HostId, JobId, Position, RunId
+from tenure.domain.job import ReplicaPlace
+from tenure.domain.units import Millis
+from tenure.events.placing import RunAssigned
+from tenure.events.reports import Heartbeat, ReplicaExit
+
+
+class Key(NamedTuple):
+    """One replica of one run."""
+
+    run: RunId
+    replica: int
+
+
+class Wanted(msgspec.Struct, kw_only=True):
+    """A run that the log gives to hosts of this agent, until it has ended."""
+
+    assigned: RunAssigned
+    mine: tuple[ReplicaPlace, ...]
+    stop: bool = False
+
+
+class Core(msgspec.Struct, kw_only=True):
+    """Everything folded from the log."""
+
+    position: Position = LOG_START
+    runs: dict[RunId, Wanted] = {}
+
+
+@dataclass(slots=True, kw_only=True)
+class Replica:
+    """One replica as this agent saw it. `said_*`: the log has it; so it has its occupancy up to `occupied_until`."""
+
+    key: Key
+    assigned: RunAssigned
+    place: ReplicaPlace
+    started_at: Millis | None = None
+    said_start: bool = False
+    exit: ReplicaExit | None = None
+    said_exit: bool = False
+    told_to_stop: bool = False
+    occupied_until: Millis | None = None
+
+    @property
+    def host(self) -> HostId:
+        """The host it is on."""
+        return self.place.host
+
+    @property
+    def settled(self) -> bool:
+        """It is gone, and all of it is in the log: its exit and its occupancy."""
+        if self.exit is None or not self.said_exit:
+            return False
+        return self.started_at is None or (self.occupied_until or 0) >= self.exit.at
+
+
+@dataclass(slots=True, kw_only=True)
+class Checkpoint:
+    """The newest progress a job of ours saved, found in its checkpoint directory."""
+
+    run: RunId
+    job: JobId
+    host: HostId
+    at: Millis
+    said: bool = False
+
+
+@dataclass(slots=True)
+class State:
+    """One agent. One owner, one thread."""
+
+    core: Core
+    hosts: tuple[HostSpec, ...]
+    replicas: dict[Key, Replica] = field(default_factory=dict)
+    checkpoints: dict[JobId, Checkpoint] = field(default_factory=dict)
+    unsaid: dict[Key, None] = field(default_factory=dict)
+    """Replicas with a start or an exit that the log does not have."""
+    pending_beats: tuple[Heartbeat, ...] = ()
+    """Heartbeats that are on disk and not yet in the log."""
+    next_beat_at: Millis = 0
+    _keys: dict[RunId, list[Key]] = field(default_factory=dict)
+    attention: dict[RunId, None] = field(default_factory=dict)
+    """Runs that changed and may need something done or said. Scratch: emptied when nothing is."""
+
+    @property
+    def position(self) -> Position:
+        """How far the log has been folded."""
+        return self.core.position
+
+    @position.setter
+    def position(self, value: Position) -> None:
+        self.core.position = value
+
+    def see(self, replica: Replica) -> None:
+        """Something about a replica was observed: say it, and look at its run again."""
+        if replica.key not in self.replicas:
+            self._keys.setdefault(replica.key.run, []).append(replica.key)
+        self.replicas[replica.key] = replica
+        self.unsaid[replica.key] = None
+        self.attention[replica.key.run] = None
+
+    def drop(self, run: RunId) -> None:
+        """Nothing of the run is left to do or to say."""
+        for key in self._keys.pop(run, ()):
+            del self.replicas[key]
+            self.unsaid.pop(key, None)
+
+    def of_run(self, run: RunId) -> list[Replica]:
+        """The replicas of a run that this agent has seen, in order."""
+        return [self.replicas[key] for key in self._keys.get(run, ())]
