@@ -1,16 +1,18 @@
 """The budget role answers every submission once, in order, against the tree and the hosts it knows then."""
 
+import msgspec
 import pytest
 
 from services.budget.decider import READS, role
+from tenure.domain.ids import FactId
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason
 from tenure.domain.units import HOUR, MINUTE
-from tenure.events.budgets import JobAdmitted, JobRejected
+from tenure.events.budgets import JobAdmitted, JobRejected, RunCharged
 from tenure.events.catalogue import KINDS
 from tenure.events.fact import Lane
 from tenure.events.intake import JobCancelRequested
-from tests.unit.budget.story import CHEM, T0, Story, registered, submitted, tree
+from tests.unit.budget.story import CHEM, T0, Story, assigned, ended, registered, submitted, tree
 
 
 @pytest.fixture
@@ -108,6 +110,25 @@ def test_a_flood_is_answered_in_order_a_thousand_at_a_time(story: Story) -> None
         story.restart()
     assert answers == jobs
     assert sizes == [1_000, 1_000, 500]
+
+
+def test_answers_and_charges_together_fit_one_append(story: Story) -> None:
+    runs = [f"r{number}.1" for number in range(600)]
+    for run in runs:
+        story.tell(assigned(run, "h0"), ended(run, T0))
+    story.tell(*(submitted(f"j{number}") for number in range(600)))
+    first, second = story.ask(), story.ask()
+    assert (len(first), len(second)) == (1_000, 200)
+    assert all(isinstance(fact, JobAdmitted) for fact in first[:600])
+    assert [fact.run for fact in [*first, *second] if isinstance(fact, RunCharged)] == runs
+
+
+def test_the_first_of_two_submissions_of_one_job_holds(story: Story) -> None:
+    again = msgspec.structs.replace(submitted("j1", replicas=2), id=FactId("gateway-j1-again"))
+    story.tell(submitted("j1"), again)
+    (fact,) = story.ask()
+    assert isinstance(fact, JobAdmitted)
+    assert fact.spec.replicas == 1
 
 
 def test_nothing_is_kept_of_what_is_answered(story: Story) -> None:

@@ -246,6 +246,18 @@ def test_replicas_of_a_run_on_one_host_all_end_with_it(story: Story) -> None:
     assert charge(story).refunded_gpu_ms == 4 * (100 + 90 + 300)
 
 
+def test_a_replica_that_held_nothing_does_not_stretch_the_refund(story: Story) -> None:
+    story.tell(
+        assigned("j.1", "h0", "h1"),
+        started("j.1", {0: T0, 1: T0 + 3 * HOUR}),
+        lost("h0", last_seen=T0 + HOUR),
+        exited("j.1", {1: T0 + 2 * HOUR}),
+        ended("j.1", T0 + 3 * HOUR, EndCause.HOST_LOST),
+    )
+    fact = charge(story)
+    assert (fact.refund_since, fact.refund_until) == (T0, T0 + HOUR)
+
+
 def test_nothing_is_kept_of_a_charged_run(story: Story) -> None:
     for number in range(50):
         run = f"j{number}.1"

@@ -119,7 +119,8 @@ def test_grace_is_between_0_and_the_limit(grace_ms: int) -> None:
 @pytest.mark.parametrize("field", ["replicas", "gpus_per_replica"])
 @pytest.mark.parametrize("value", [0, -1, -(2**62), 2**62, 2**64, VAST, 100_000])
 def test_replicas_and_gpus_are_positive_and_not_huge(field: str, value: int) -> None:
-    refusal = refused(**{field: value})
+    fields: dict[str, Any] = {field: value}
+    refusal = refused(**fields)
     assert refusal.field == field
     assert refusal.fix.startswith("use 1 to")
 
@@ -136,7 +137,8 @@ def test_replicas_and_gpus_are_positive_and_not_huge(field: str, value: int) -> 
 )
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1.5, 1.0, "1", None, True])
 def test_numbers_are_whole(name: str, field: str, value: object) -> None:
-    refusal = refused(**{name: value})
+    fields: dict[str, Any] = {name: value}
+    refusal = refused(**fields)
     assert refusal.field == field
     assert "not a whole number" in refusal.problem
 
