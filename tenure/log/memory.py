@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tenure.domain.ids import LOG_START, FactId, Position
 from tenure.events.catalogue import Kind
 from tenure.events.fact import Fact, Recorded
-from tenure.log.port import Appended, Conflict, Expect
+from tenure.log.port import Appended, BeyondEnd, Conflict, Expect, check_ids
 
 
 class MemoryLog:
@@ -21,24 +21,20 @@ class MemoryLog:
 
     def append_now(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
         """See `Log.append`."""
+        check_ids(facts)
+        fresh = [fact for fact in facts if fact.id not in self._positions]
+        if not fresh:
+            return Appended(last=self._positions[facts[-1].id] if facts else LOG_START, duplicate=True)
         if expect is not None and self._last_in(expect) != expect.last:
             raise Conflict(f"{expect.lane}: expected last {expect.last}, found {self._last_in(expect)}")
-        last, fresh = LOG_START, 0
-        for fact in facts:
-            if not fact.id:
-                raise ValueError(f"{type(fact).__name__} has no id")
-            known = self._positions.get(fact.id)
-            if known is not None:
-                last = max(last, known)
-                continue
-            fresh += 1
-            last = Position(len(self.recorded) + 1)
-            self.recorded.append(Recorded(last, fact))
-            self._positions[fact.id] = last
-            self._last_of_lane[fact.lane] = last
-        if fresh:
-            self._grown.set()
-        return Appended(last=last, duplicate=fresh == 0)
+        for fact in fresh:
+            if fact.id in self._positions:
+                continue  # twice in one append
+            position = Position(len(self.recorded) + 1)
+            self.recorded.append(Recorded(position, fact))
+            self._positions[fact.id] = self._last_of_lane[fact.lane] = position
+        self._grown.set()
+        return Appended(last=Position(len(self.recorded)))
 
     def since(self, after: Position) -> Sequence[Recorded]:
         """All facts after a position."""
@@ -50,12 +46,18 @@ class MemoryLog:
             default=LOG_START,
         )
 
+    async def identity(self) -> str:
+        """See `Log.identity`. A memory log lives as long as its process: nothing outside can mistake it."""
+        return "memory"
+
     async def append(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
         """See `Log.append`."""
         return self.append_now(facts, expect=expect)
 
     async def follow(self, kinds: Sequence[Kind], *, after: Position) -> "MemoryFeed":
         """See `Log.follow`."""
+        if after > len(self.recorded):
+            raise BeyondEnd(f"the log ends at {len(self.recorded)}, before {after}")
         return MemoryFeed(self, frozenset(kinds), after)
 
     async def head(self, kinds: Sequence[Kind] | None = None) -> Position:
@@ -68,14 +70,10 @@ class MemoryLog:
     async def close(self) -> None:
         """Nothing to let go of."""
 
-    async def wait_growth(self, timeout_s: float | None) -> bool:
-        """Wait until something is appended; False when time is up."""
+    async def wait_growth(self) -> None:
+        """Wait until something is appended."""
         self._grown.clear()
-        try:
-            await asyncio.wait_for(self._grown.wait(), timeout_s)
-        except TimeoutError:
-            return False
-        return True
+        await self._grown.wait()
 
 
 class MemoryFeed:
@@ -86,13 +84,25 @@ class MemoryFeed:
         self._kinds = kinds
         self._next = bisect_right(log.recorded, after, key=lambda recorded: recorded.position)
 
+    @property
+    def passed(self) -> Position:
+        """See `Feed.passed`."""
+        return Position(self._next)
+
     async def next(self, timeout_s: float | None) -> Sequence[Recorded]:
         """See `Feed.next`."""
-        while True:
-            fresh = [r for r in self._log.recorded[self._next :] if type(r.fact) in self._kinds]
-            self._next = len(self._log.recorded)
-            if fresh or not await self._log.wait_growth(timeout_s):
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not (fresh := self._take()):
+                    await self._log.wait_growth()
                 return fresh
+        except TimeoutError:
+            return self._take()
+
+    def _take(self) -> Sequence[Recorded]:
+        fresh = [r for r in self._log.recorded[self._next :] if type(r.fact) in self._kinds]
+        self._next = len(self._log.recorded)
+        return fresh
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -10,6 +10,8 @@ from tenure.events.fact import Fact, Lane, Recorded
 
 ATOMIC_MAX = 1_000
 """An append of up to this many facts is written whole or not at all; a longer one in several such parts, in order."""
+IDS_REMEMBERED_S = 600
+"""How long the log surely knows an id again. A fact sent again later may stand twice: its readers must bear that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,22 +23,33 @@ class Expect:
 
 
 class Conflict(Exception):
-    """Somebody else wrote in the guarded lane first. Nothing was written: fold what came and decide again."""
+    """Somebody else wrote in the guarded lane first: fold what came and decide again.
+
+    Nothing was written; of an append longer than `ATOMIC_MAX`, nothing of the part that met the conflict nor after it.
+    """
 
 
 class Unavailable(Exception):
     """The log cannot be reached now. Whether the append was written is unknown; sending the same ids again is safe."""
 
 
+class BeyondEnd(Unavailable):
+    """A feed was asked to begin after the end of the log: this is another log, or it has lost its tail."""
+
+
 class LogFull(Exception):
     """The log's disk or its size limit is exhausted. Nothing was written."""
 
 
+class FactTooLarge(ValueError):
+    """A fact is larger than the log can hold. Nothing was written; sending it again will not help."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """Where an append ended up. `duplicate` facts were in the log already (same id) and were not written again.
+    """Where an append ended up. `duplicate`: every fact of it was in the log already (same id), nothing was written.
 
-    `last` is the position of the last fact of the append, or, if all were duplicates, of the earlier one where known.
+    `last` is the position of the last fact that was written, or, of a duplicate, where its last fact stood before.
     """
 
     last: Position
@@ -46,10 +59,15 @@ class Appended:
 class Feed(Protocol):
     """Facts in order of position, each exactly once, from where `follow` was asked to begin."""
 
-    async def next(self, timeout_s: float | None) -> Sequence[Recorded]:
-        """What has arrived (at least one fact), waiting up to `timeout_s` for the first; empty when time is up.
+    @property
+    def passed(self) -> Position:
+        """Every fact of the feed's kinds up to here has been given by `next`, or could not be read and was skipped."""
 
-        `None` waits for ever. Raises `Unavailable` only when the feed cannot be continued.
+    async def next(self, timeout_s: float | None) -> Sequence[Recorded]:
+        """What has arrived, waiting up to `timeout_s` for the first; empty when time is up.
+
+        `None` waits for ever. Empty too when all that arrived had to be skipped: `passed` has moved then. Raises
+        `Unavailable` only when the feed cannot be continued.
         """
 
     async def close(self) -> None:
@@ -59,18 +77,35 @@ class Feed(Protocol):
 class Log(Protocol):
     """An append-only sequence of facts with one total order."""
 
+    async def identity(self) -> str:
+        """Tells this log from every other: a position means something only together with it."""
+
     async def append(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
         """Write facts durably, in order. Each needs an `id`; an id that is in the log already is not written again.
 
-        When it returns, the facts survive a kill of every process, the log's server included. Raises `Conflict`,
-        `Unavailable` or `LogFull`; a duplicate id inside a longer append makes the adapter write the others alone.
+        When it returns, the facts survive a kill of every process, the log's server included. An append whose facts
+        are all in the log is a duplicate whatever it expects, so that it can be sent again after `Unavailable`.
+        Raises `Conflict`, `Unavailable`, `LogFull`, `FactTooLarge`, and ValueError for an unusable id.
         """
 
     async def follow(self, kinds: Sequence[Kind], *, after: Position) -> Feed:
-        """All facts of these kinds after a position: first those recorded, then those to come."""
+        """All facts of these kinds after a position: first those recorded, then those to come.
+
+        Raises `BeyondEnd` if the log does not reach `after`, `Unavailable` if it cannot be asked.
+        """
 
     async def head(self, kinds: Sequence[Kind] | None = None) -> Position:
         """The position of the last fact (of these kinds), 0 if there is none."""
 
     async def close(self) -> None:
         """Let go of the log."""
+
+
+def check_ids(facts: Sequence[Fact]) -> None:
+    """Raise ValueError unless every fact has an id of printable ASCII without spaces (it travels in a header)."""
+    for fact in facts:
+        fact_id = fact.id
+        if not (fact_id and fact_id.isascii() and fact_id.isprintable() and " " not in fact_id):
+            raise ValueError(
+                f"{type(fact).__name__} has the id {fact_id[:80]!r}; ids are printable ASCII without spaces"
+            )

@@ -1,0 +1,272 @@
+"""Following the log: an ordered consumer of NATS, made again after the last fact heard whenever anything is in doubt.
+
+    consumer --pull, one request at a time--> _hear -> ahead (bounded) -> next
+
+The server numbers what it sends to a consumer. A number out of order, a silence longer than its heartbeats, a refused
+request or a broken connection all end the same way: a new consumer, beginning after the last fact that was heard. So
+each fact is given once, in order, across restarts of the server.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+
+from tenure.domain.ids import Position
+from tenure.events.catalogue import Kind
+from tenure.events.fact import Recorded
+from tenure.log import codec
+from tenure.log.link import API, Link, Lost, Refused
+from tenure.log.port import BeyondEnd, Unavailable
+from tenure.log.stream import ANSWER_S, SECOND_NS, read_state
+from tenure.log.subjects import Subjects
+
+logger = logging.getLogger(__name__)
+
+AHEAD_MAX = 2_000
+"""Facts that one request to the server may bring; the next request is made when at least half of them were taken."""
+PULL_BYTES = 8 << 20
+"""Bytes that one request may bring."""
+PULL_EXPIRES_S = 60
+BEAT_S = 2
+SILENCE_CHECK_S = 1.5 * BEAT_S
+SILENT_CHECKS_MAX = 2
+"""Checks in a row without a sign of life before a consumer is given up: one may be our own process being busy."""
+FORGOTTEN_AFTER_S = 300
+"""When the server drops a consumer that asks for nothing: its reader was killed, or is very slow."""
+RETRY_S = 0.1
+RECOVERY_S = 30.0
+"""How long a stream whose server restarted may seem shorter than what we heard of it (a new leader catching up)."""
+WARNINGS_MAX = 10
+
+BEAT, TIME_UP, ENDED = "100", "408", "409"
+BYTES_REACHED = "Message Size Exceeds MaxBytes"
+
+
+@dataclass(slots=True, eq=False)
+class _Consumer:
+    """One consumer on the server. `due`: number of its next message, `asked`: what our request is still to bring."""
+
+    inbox: str
+    subscription: Subscription
+    name: str = ""
+    due: int = 1
+    asked: int = 0
+    request: int = 0
+
+
+class JetStreamFeed:
+    """See `Feed`. Read by one task at a time. `skipped` counts the facts that could not be read."""
+
+    def __init__(
+        self, link: Link, subjects: Subjects, kinds: Sequence[Kind], *, identity: str, after: Position
+    ) -> None:
+        """Use `JetStreamLog.follow`."""
+        self.skipped = 0
+        self._link, self._subjects, self._identity = link, subjects, identity
+        self._filters = subjects.of_all(kinds)
+        self._ahead: list[Recorded] = []
+        self._heard = self._given = after
+        self._arrived = asyncio.Event()
+        self._doubt = asyncio.Event()
+        self._sign_of_life = False
+        self._failure: Unavailable | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._consumer: _Consumer | None = None
+
+    async def open(self) -> None:
+        """Begin to follow. Raises `BeyondEnd`, `Unavailable`; `Lost` and `Refused` when it may be tried again."""
+        await self._begin()
+        self._link.on_change.append(self._doubt.set)
+        self._keeper = asyncio.create_task(self._keep())
+
+    @property
+    def passed(self) -> Position:
+        """See `Feed.passed`."""
+        return self._given
+
+    async def next(self, timeout_s: float | None) -> Sequence[Recorded]:
+        """See `Feed.next`."""
+        if self._given == self._heard and self._failure is None:
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._arrived.wait()
+            except TimeoutError:
+                return ()
+        if self._given == self._heard and self._failure is not None:
+            raise self._failure
+        await self._pull(room=AHEAD_MAX)
+        facts, self._ahead = self._ahead, []  # nothing is awaited from here: a cancelled reader loses no fact
+        self._given = self._heard
+        return facts
+
+    async def close(self) -> None:
+        """See `Feed.close`."""
+        if self._keeper is None:
+            return
+        self._keeper.cancel()
+        self._keeper = None
+        self._link.on_change.remove(self._doubt.set)
+        consumer = self._consumer
+        await self._leave_consumer()
+        self._fail(Unavailable("the feed is closed"))
+        if consumer is not None and not self._link.gone:
+            try:
+                await self._link.api(f"CONSUMER.DELETE.{self._subjects.stream}.{consumer.name}", timeout_s=1.0)
+            except (Lost, Refused):
+                logger.debug("the server will forget the consumer by itself in %d s", FORGOTTEN_AFTER_S)
+
+    async def _keep(self) -> None:
+        """Watch for doubt, and begin again when there is any."""
+        silent_checks = 0
+        while self._failure is None:
+            try:
+                async with asyncio.timeout(SILENCE_CHECK_S):
+                    await self._doubt.wait()
+            except TimeoutError:
+                waiting = self._consumer is not None and self._consumer.asked > 0
+                silent_checks = silent_checks + 1 if waiting and not self._sign_of_life else 0
+                self._sign_of_life = False
+                if silent_checks < SILENT_CHECKS_MAX:
+                    continue
+            silent_checks = 0
+            await self._begin_again()
+
+    async def _begin_again(self) -> None:
+        began = time.monotonic()
+        while True:
+            self._doubt.clear()
+            try:
+                await self._link.wait_connected(timeout_s=None)
+                await self._begin()
+                logger.info("following the log again after position %d", self._heard)
+                return
+            except (Lost, Refused) as trouble:
+                logger.debug("following the log again: %s", trouble)
+            except BeyondEnd as beyond:
+                if time.monotonic() > began + RECOVERY_S:
+                    self._fail(beyond)
+                    return
+            except Unavailable as trouble:
+                self._fail(trouble)
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def _begin(self) -> None:
+        """Make a consumer that begins after what was heard, in place of the present one."""
+        await self._leave_consumer()
+        state = await read_state(self._link, self._subjects)
+        if state.identity != self._identity:
+            raise Unavailable(f"{self._subjects.stream} was replaced by another log: start again from its beginning")
+        if state.last < self._heard:
+            raise BeyondEnd(f"{self._subjects.stream} ends at {state.last}, before {self._heard}")
+        inbox = self._link.new_inbox()
+        subscription = await self._link.listen(f"{inbox}.*", partial(self._hear, inbox))
+        self._consumer = consumer = _Consumer(inbox=inbox, subscription=subscription)
+        config = {
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._heard + 1,
+            "ack_policy": "none",
+            "filter_subjects": self._filters,
+            "inactive_threshold": FORGOTTEN_AFTER_S * SECOND_NS,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "description": self._link.access.client,
+        }
+        question = {"stream_name": self._subjects.stream, "config": config}
+        made = await self._link.api(f"CONSUMER.CREATE.{self._subjects.stream}", question, timeout_s=ANSWER_S)
+        consumer.name = made["name"]
+        await self._pull(room=AHEAD_MAX - len(self._ahead))
+
+    async def _leave_consumer(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is None:
+            return
+        try:
+            await consumer.subscription.unsubscribe()
+        except NatsError:
+            logger.debug("the subscription ended with its connection")
+
+    async def _pull(self, *, room: int) -> None:
+        """Ask for up to `room` more facts, unless a request is under way or the room is too small to bother."""
+        consumer = self._consumer
+        if consumer is None or not consumer.name or consumer.asked > 0 or room < AHEAD_MAX // 2:
+            return
+        consumer.asked, consumer.request = room, consumer.request + 1
+        request = {
+            "batch": room,
+            "max_bytes": max(PULL_BYTES, 2 * self._link.payload_max),
+            "expires": PULL_EXPIRES_S * SECOND_NS,
+            "idle_heartbeat": BEAT_S * SECOND_NS,
+        }
+        subject = f"{API}.CONSUMER.MSG.NEXT.{self._subjects.stream}.{consumer.name}"
+        try:
+            await self._link.say(subject, json.dumps(request).encode(), reply=f"{consumer.inbox}.{consumer.request}")
+        except Lost:
+            self._doubt.set()
+
+    async def _hear(self, inbox: str, message: Msg) -> None:
+        """Take in one message of the consumer with this inbox."""
+        consumer = self._consumer
+        if consumer is None or consumer.inbox != inbox:
+            return  # an earlier consumer's
+        self._sign_of_life = True
+        if not message.data:
+            await self._hear_status(consumer, message)
+            return
+        position, number = _numbers(message.reply)
+        if number != consumer.due:
+            self._doubt.set()
+            return
+        consumer.due += 1
+        consumer.asked -= 1
+        self._take_in(position, message)
+        if consumer.asked == 0:
+            await self._pull(room=AHEAD_MAX - len(self._ahead))
+
+    async def _hear_status(self, consumer: _Consumer, message: Msg) -> None:
+        headers = message.headers or {}
+        status, said = headers.get("Status"), headers.get("Description", "")
+        if status == BEAT:
+            if int(headers.get("Nats-Last-Consumer", consumer.due - 1)) != consumer.due - 1:
+                self._doubt.set()
+            return
+        if message.subject != f"{consumer.inbox}.{consumer.request}":
+            return  # about an earlier request
+        if status == TIME_UP or (status == ENDED and said == BYTES_REACHED):
+            consumer.asked = 0
+            await self._pull(room=AHEAD_MAX - len(self._ahead))
+            return
+        logger.debug("the consumer ended: %s %s", status, said)
+        self._doubt.set()
+
+    def _take_in(self, position: Position, message: Msg) -> None:
+        try:
+            self._ahead.append(Recorded(position, codec.decode(message.data)))
+        except codec.Undecodable as trouble:
+            self.skipped += 1
+            if self.skipped <= WARNINGS_MAX:
+                logger.warning("skipped the fact at %d on %s: %s", position, message.subject, trouble)
+            elif self.skipped == WARNINGS_MAX + 1:
+                logger.warning("more facts are skipped and not named any more")
+        self._heard = position
+        self._arrived.set()
+
+    def _fail(self, failure: Unavailable) -> None:
+        self._failure = failure
+        self._arrived.set()
+
+
+def _numbers(reply: str) -> tuple[Position, int]:
+    """The position of a message and its number in its consumer, from `$JS.ACK[.domain.account].stream.consumer...`."""
+    words = reply.split(".")
+    begin = 5 if len(words) == 9 else 7
+    return Position(int(words[begin])), int(words[begin + 1])

@@ -1,0 +1,123 @@
+"""The stream behind a cluster's log: made once by whoever comes first, the same for all who come later."""
+
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tenure.domain.ids import Position
+from tenure.log.link import Link, Refused
+from tenure.log.port import IDS_REMEMBERED_S, Unavailable
+from tenure.log.subjects import Subjects
+
+logger = logging.getLogger(__name__)
+
+SECOND_NS = 1_000_000_000
+GIB = 1 << 30
+BYTES_MAX, BYTES_MIN = 64 * GIB, 1 << 26
+"""A log without a limit of its own takes the first power of two, from the larger down, that its server has room for."""
+ANSWER_S = 5.0
+
+NOT_FOUND, NAME_TAKEN, NO_ROOM = 10059, 10058, 10047
+ID_KEY = "tenure-log-id"
+
+REQUIRED: Mapping[str, Any] = {
+    "storage": "file",
+    "retention": "limits",
+    "discard": "new",
+    "allow_atomic": True,
+    "allow_msg_ttl": True,
+}
+"""What an existing stream must have to be a log: nothing is dropped, nothing half-written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """How the stream is made when it does not exist yet. `max_bytes` None: as much as the server has room for."""
+
+    replicas: int = 1
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamState:
+    """Which log this is and how far it reaches."""
+
+    identity: str
+    last: Position
+
+
+async def read_state(link: Link, subjects: Subjects) -> StreamState:
+    """The stream as it is now. Raises `Lost` and `Refused` (with `NOT_FOUND`), `Unavailable` if it cannot be a log."""
+    return _checked(await link.api(f"STREAM.INFO.{subjects.stream}", timeout_s=ANSWER_S), subjects)
+
+
+async def ensure_stream(link: Link, subjects: Subjects, sizing: Sizing, *, patience_s: float) -> StreamState:
+    """Find the stream or make it. Any number of processes may do so at once. Raises `Unavailable`."""
+    return await link.patiently(
+        lambda: _find_or_create(link, subjects, sizing),
+        what=f"the log {subjects.stream} at {link.access.shown}",
+        patience_s=patience_s,
+    )
+
+
+async def _find_or_create(link: Link, subjects: Subjects, sizing: Sizing) -> StreamState:
+    try:
+        return await read_state(link, subjects)
+    except Refused as refused:
+        if refused.code != NOT_FOUND:
+            raise
+    try:
+        return await _create(link, subjects, sizing)
+    except Refused as refused:
+        if refused.code != NAME_TAKEN:
+            raise
+    return await read_state(link, subjects)
+
+
+async def _create(link: Link, subjects: Subjects, sizing: Sizing) -> StreamState:
+    max_bytes = sizing.max_bytes or BYTES_MAX
+    while True:
+        wanted = _config(subjects, max_bytes=max_bytes, replicas=sizing.replicas)
+        try:
+            made = await link.api(f"STREAM.CREATE.{subjects.stream}", wanted, timeout_s=ANSWER_S)
+            logger.info("made the log %s with room for %d MiB", subjects.stream, max_bytes >> 20)
+            return _checked(made, subjects)
+        except Refused as refused:
+            if refused.code != NO_ROOM:
+                raise
+            if sizing.max_bytes is not None or max_bytes // 2 < BYTES_MIN:
+                raise Unavailable(
+                    f"the server at {link.access.shown} has no room for a log of {max_bytes >> 20} MiB: "
+                    "free disk space or lower the log's size"
+                ) from refused
+            max_bytes //= 2
+
+
+def _config(subjects: Subjects, *, max_bytes: int, replicas: int) -> dict[str, Any]:
+    return {
+        **REQUIRED,
+        "name": subjects.stream,
+        "subjects": [subjects.every],
+        "num_replicas": replicas,
+        "max_bytes": max_bytes,
+        "compression": "s2",
+        "allow_direct": True,
+        "duplicate_window": IDS_REMEMBERED_S * SECOND_NS,
+        "metadata": {ID_KEY: uuid.uuid4().hex},
+    }
+
+
+def _checked(info: Mapping[str, Any], subjects: Subjects) -> StreamState:
+    config = info["config"]
+    wrong = [f"{key} is {config.get(key)!r}" for key, value in REQUIRED.items() if config.get(key) != value]
+    if config.get("subjects") != [subjects.every]:
+        wrong.append(f"subjects are {config.get('subjects')}")
+    if wrong:
+        raise Unavailable(
+            f"the stream {subjects.stream} cannot be a log: {', '.join(wrong)}; "
+            "remove it, or use nats-server 2.12 or newer if that is what is missing"
+        )
+    identity = (config.get("metadata") or {}).get(ID_KEY) or info["created"]
+    return StreamState(identity=identity, last=Position(info["state"]["last_seq"]))
