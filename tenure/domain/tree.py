@@ -75,11 +75,6 @@ def field_of(path: BudgetPath) -> str:
     return "budgets." + path.replace("/", ".children.") if path else "budgets"
 
 
-def percent(share_ppm: int) -> float:
-    """A share as people write it: 160,000 ppm is 16 (percent)."""
-    return share_ppm / (PPM // 100)
-
-
 def lineage(path: BudgetPath) -> Iterator[BudgetPath]:
     """`path` and its ancestors, from the top level down: `a`, `a/b`, `a/b/c`."""
     end = path.find("/")

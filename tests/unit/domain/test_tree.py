@@ -7,7 +7,7 @@ import pytest
 
 from tenure.domain.ids import BudgetPath
 from tenure.domain.refusal import Refusal
-from tenure.domain.tree import DEPTH_MAX, NODES_MAX, BudgetTree, field_of, percent
+from tenure.domain.tree import DEPTH_MAX, NODES_MAX, BudgetTree, field_of
 from tenure.domain.tree_check import check_tree
 
 
@@ -193,7 +193,6 @@ def test_more_than_the_most_are_refused() -> None:
     assert refused({f"b{number}": {"share": 0} for number in range(NODES_MAX + 1)}).field == "budgets"
 
 
-def test_places_and_percentages_as_people_write_them() -> None:
+def test_a_place_as_errors_name_it() -> None:
     assert field_of(BudgetPath("science/chem")) == "budgets.science.children.chem"
-    assert percent(455_000) == 45.5
     assert BudgetTree().leaves == ()
