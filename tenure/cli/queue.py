@@ -128,7 +128,7 @@ def _row(job: "jobs_pb2.Job", ratio: float | None, *, now: int) -> list[Cell]:
         cell(words.age(now - _since(job))),
         cell(None if ratio is None else f"{ratio:.2f}"),
         cell(words.clock(job.latest_start_ms, now=now)),
-        cell(_why(job)),
+        cell(_why(job, now=now)),
     ]
 
 
@@ -141,9 +141,9 @@ def _since(job: "jobs_pb2.Job") -> int:
     return job.submitted_at_ms
 
 
-def _why(job: "jobs_pb2.Job") -> str:
+def _why(job: "jobs_pb2.Job", *, now: int) -> str:
     if job.state == "running" and job.runs and job.spec.min_runtime_ms:
-        return f"protected until {words.clock(job.runs[-1].protected_until_ms, now=words.now_ms())}"
+        return f"protected until {words.clock(job.runs[-1].protected_until_ms, now=now)}"
     if not job.why.reason:
         return ""
     rule = f" ({job.why.rule})" if job.why.rule else ""

@@ -147,14 +147,12 @@ def last_root() -> Path | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this pid exists (a pid alone may have been given to another program since)."""
+    """Whether a process of this pid runs (it may be another program by now). One that waits for burial does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
         return False
-    except PermissionError:
-        return True
-    return True
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def write_json(path: Path, document: object) -> None:

@@ -21,7 +21,7 @@ import psutil
 
 from tenure.runtime import orphan
 from tenure.runtime.child import ChildProcess
-from tenure.runtime.data_dir import ChildRecord
+from tenure.runtime.data_dir import ChildRecord, is_alive
 from tenure.runtime.rotating_log import RotatingLog
 
 QUICK_S = 10.0
@@ -243,16 +243,22 @@ def end_leftovers(records: Iterable[ChildRecord], *, patience_s: float = 3.0) ->
 
     A process is taken for a leftover only if both its pid and its start time are the recorded ones.
     """
-    found: list[tuple[str, psutil.Process]] = []
-    for record in records:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(record.pid)
-            if abs(process.create_time() - record.started) < 0.5:
-                found.append((record.name, process))
-                process.terminate()
-    _, alive = psutil.wait_procs([process for _, process in found], timeout=patience_s)
-    for process in alive:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(alive, timeout=patience_s)
-    return sorted(name for name, _ in found)
+    found = [record for record in records if _is_recorded(record)]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        left = [record for record in found if _is_recorded(record)]
+        for record in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(record.pid, number)
+        give_up_at = time.monotonic() + patience_s
+        while any(_is_recorded(record) for record in left) and time.monotonic() < give_up_at:
+            time.sleep(0.02)
+    return sorted(record.name for record in found)
+
+
+def _is_recorded(record: ChildRecord) -> bool:
+    """Whether the recorded process runs still."""
+    try:
+        started = psutil.Process(record.pid).create_time()
+    except psutil.NoSuchProcess:
+        return False
+    return abs(started - record.started) < 0.5 and is_alive(record.pid)
