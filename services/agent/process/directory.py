@@ -1,5 +1,3 @@
-# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
-# ruff: noqa: PTH104, PTH108, PTH118, PTH123
 """The directory of one replica, `<run_dir>/<run_id>/<replica>/`: what the agent and the keeper tell each other.
 
     launch.json    what shall run; written by the agent before anything else (the intent)
@@ -15,6 +13,8 @@ Standard library only, and no dataclasses: the keeper loads this module. Unknown
 a default, since a keeper started by an older agent may be running.
 """
 
+# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
+# ruff: noqa: PTH104, PTH108, PTH118, PTH123
 import json
 import os
 from typing import Any, NamedTuple

@@ -1,5 +1,3 @@
-# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
-# ruff: noqa: PTH118
 """The keeper of one replica: the parent of the user's command, from before its start until everything of it is gone.
 
 Forked by the launcher, one per replica. It claims the launch, starts the command, then sleeps until a child ends, a
@@ -10,6 +8,8 @@ written. It does not need the agent, so an agent may die at any moment: of a lau
 What it cannot hold: a process handed to another daemon (docker, systemd-run, at), which was never its descendant.
 """
 
+# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
+# ruff: noqa: PTH118
 import contextlib
 import math
 import os

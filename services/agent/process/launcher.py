@@ -1,5 +1,3 @@
-# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
-# ruff: noqa: PTH118, PTH123
 """The launcher: a small process that forks a keeper for each replica an agent asks for. `python -m` of this module.
 
     agent --directory--> launcher --fork--> keeper --posix_spawn--> the user's command
@@ -10,6 +8,8 @@ the standard library only, so a fork costs 0.4 ms and half a megabyte. Its stdin
 agent; it ends when the agent does, its keepers do not.
 """
 
+# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
+# ruff: noqa: PTH118, PTH123
 import ctypes
 import gc
 import json

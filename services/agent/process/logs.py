@@ -1,5 +1,3 @@
-# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
-# ruff: noqa: PTH104, PTH116, PTH123
 """A replica's output: a file per stream that the command appends to, bounded in size, read by offset.
 
 The command writes straight into the file (no pipe, so it never depends on the agent) and the file is cut at its head
@@ -14,6 +12,8 @@ copied to `<stream>.old` and truncated; a byte written between the last copy and
 locked (flock) while the two and the files change, so a reader never sees them disagree. Standard library only.
 """
 
+# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
+# ruff: noqa: PTH104, PTH116, PTH123
 import ctypes
 import errno
 import fcntl
@@ -44,6 +44,9 @@ class LogChunk(NamedTuple):
     next_offset: int
     oldest_offset: int
     end_offset: int
+
+
+NOTHING_YET = LogChunk(data=b"", start_offset=0, next_offset=0, oldest_offset=0, end_offset=0)
 
 
 class _Index(NamedTuple):
@@ -143,12 +146,9 @@ class Trimmer:
 def read_log(path: str, *, offset: int, limit: int) -> LogChunk:
     """Up to `limit` bytes of a stream from `offset` on, or from the oldest kept byte if that is later.
 
-    A negative `offset` counts from the end. A stream that does not exist (yet) is empty. Raises OSError.
+    A negative `offset` counts from the end. May wait for the millisecond that a trim takes. Raises OSError.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return LogChunk(data=b"", start_offset=0, next_offset=0, oldest_offset=0, end_offset=0)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with _locked_index(path, exclusive=False) as lock:
             index = _Index(oldest=0, base=0) if lock is None else _read_index(lock)

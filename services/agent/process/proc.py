@@ -1,5 +1,3 @@
-# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
-# ruff: noqa: PTH123, PTH208
 """Reads /proc: who a process is, whose child it is, how much CPU it used.
 
 Below everything else of the agent that touches processes; standard library only, because the keeper runs on it.
@@ -7,6 +5,8 @@ A pid alone names nothing (the kernel reuses it); a pid, its start time in clock
 process for ever.
 """
 
+# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
+# ruff: noqa: PTH123, PTH208
 import os
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -18,7 +18,7 @@ from services.agent.process import directory as files
 from services.agent.process.directory import ExitRecord, KeeperRecord, StopRecord
 from services.agent.process.intent import intent_of, problem_with
 from services.agent.process.launcher_client import LauncherClient
-from services.agent.process.logs import LogChunk, read_log
+from services.agent.process.logs import NOTHING_YET, LogChunk, read_log
 from services.agent.process.proc import boot_id, is_alive, open_process
 from services.agent.process.spec import Adoption, ExitCause, Launched, LaunchFailed, LaunchSpec, ReplicaExit
 from services.agent.process.stragglers import kill_stragglers
@@ -62,7 +62,8 @@ class Replicas:
     async def launch(self, spec: LaunchSpec) -> Launched | LaunchFailed:
         """Start a replica. A second launch of the same run and replica starts nothing and returns what became of it.
 
-        Being cancelled does not cancel the launch. A failure leaves no process, only the directory, until `forget`.
+        Its exit is never said before the caller has this answer. Being cancelled does not cancel the launch. A failure
+        leaves no process, only the directory, until `forget`.
         """
         key = _Key(run=spec.run, replica=spec.replica)
         if key in self._running:
@@ -71,7 +72,14 @@ class Replicas:
             launching = asyncio.create_task(self._launch(key, spec))
             self._launching[key] = launching
             launching.add_done_callback(lambda _: self._launching.pop(key))
-        return await asyncio.shield(self._launching[key])
+        launching = self._launching[key]
+        try:
+            answer = await asyncio.shield(launching)
+        except asyncio.CancelledError:
+            launching.add_done_callback(lambda _: self._watch(key))
+            raise
+        asyncio.get_running_loop().call_soon(self._watch, key)
+        return answer
 
     async def stop(self, *, run: RunId, replica: int, grace_ms: Millis) -> bool:
         """Ask a replica to end: SIGTERM to its group, SIGKILL to all of it `grace_ms` later. False if it does not run.
@@ -82,6 +90,7 @@ class Replicas:
         key = _Key(run=run, replica=replica)
         if key in self._launching:
             await asyncio.wait({self._launching[key]})
+        self._watch(key)
         if key in self._pidfds:
             files.write_stop(self._directory(key), StopRecord(grace_ms=grace_ms))
             with contextlib.suppress(ProcessLookupError):  # it ended this moment
@@ -96,23 +105,32 @@ class Replicas:
         `on_exit`.
         Raises OSError.
         """
-        running: list[Launched] = []
         ended: list[ReplicaExit] = []
         for key in self._on_disk():
-            found = await self._settle(key)
-            end = self._read_end(key)
-            if end is not None:
-                ended.append(end)
-            elif isinstance(found, Launched):
-                self._watch(key, found)
-                running.append(found)
-        return Adoption(running=tuple(running), ended=tuple(ended))
+            found = self._read_end(key) or await self._settle(key)
+            if isinstance(found, Launched):
+                self._running[key] = found
+            else:
+                ended.append(found)
+        for key in self._running:
+            asyncio.get_running_loop().call_soon(self._watch, key)
+        return Adoption(running=self.running(), ended=tuple(ended))
 
     def read_log(self, *, run: RunId, replica: int, stream: str, offset: int, limit: int) -> LogChunk:
-        """A part of "stdout" or "stderr", see `logs.read_log`; of ended replicas, too, until they are forgotten."""
-        assert stream in files.STREAMS, stream
-        path = self._directory(_Key(run=run, replica=replica)) / stream
-        return read_log(str(path), offset=offset, limit=limit)
+        """A part of "stdout" or "stderr", see `logs.read_log`; of ended replicas, too, until they are forgotten.
+
+        Empty until the command was started. Raises FileNotFoundError for a replica that is not on this host, ValueError
+        for names that cannot be one. May be called in any thread.
+        """
+        if stream not in files.STREAMS:
+            raise ValueError(f"there is no stream {stream[:64]!r}: ask for {' or '.join(files.STREAMS)}")
+        directory = self._directory(_Key(run=run, replica=replica))
+        try:
+            return read_log(str(directory / stream), offset=offset, limit=limit)
+        except FileNotFoundError:
+            if not directory.exists():
+                raise
+            return NOTHING_YET
 
     def forget(self, run: RunId) -> None:
         """Remove what is on disk of a run none of whose replicas is running here: records, exits, logs."""
@@ -155,7 +173,7 @@ class Replicas:
             return LaunchFailed(run=spec.run, replica=spec.replica, at=self._now(), problem=problem)
         found = await self._settle(key)
         if isinstance(found, Launched):
-            self._watch(key, found)
+            self._running[key] = found
             return found
         return LaunchFailed(run=spec.run, replica=spec.replica, at=found.at, problem=found.detail)
 
@@ -215,13 +233,16 @@ class Replicas:
 
     def _read_end(self, key: _Key) -> ReplicaExit | None:
         end = files.read_exit(self._directory(key))
-        if end is None:
-            return None
+        return None if end is None else self._as_exit(key, end)
+
+    def _as_exit(self, key: _Key, end: ExitRecord) -> ReplicaExit:
+        keeper = files.read_keeper(self._directory(key))
         return ReplicaExit(
             run=key.run,
             replica=key.replica,
             at=end.at_ms,
             cause=ExitCause(end.cause),
+            started_at=keeper.started_ms if keeper is not None and keeper.pid else None,
             code=end.code,
             signal=end.signal,
             detail=end.detail,
@@ -232,21 +253,21 @@ class Replicas:
         record = ExitRecord(at_ms=self._now(), cause=cause, detail=detail)
         with contextlib.suppress(OSError):  # a full disk: a later agent finds out again
             files.write_exit(self._directory(key), record)
-        return ReplicaExit(run=key.run, replica=key.replica, at=record.at_ms, cause=cause, detail=detail)
+        return self._as_exit(key, record)
 
-    def _watch(self, key: _Key, launched: Launched) -> None:
-        self._running[key] = launched
+    def _watch(self, key: _Key) -> None:
+        """Hear of the end of a running replica, which may have come already. Does nothing the second time."""
+        if key not in self._running or key in self._pidfds or key in self._burying:
+            return
         keeper = files.read_keeper(self._directory(key))
-        assert keeper is not None, "what was launched has a keeper"
         pidfd = None
-        if keeper.boot_id == self._boot_id:
+        if keeper is not None and keeper.boot_id == self._boot_id:
             pidfd = open_process(pid=keeper.keeper_pid, start_ticks=keeper.keeper_start_ticks)
-        loop = asyncio.get_running_loop()
         if pidfd is None:
-            loop.call_soon(self._ended, key)
+            self._ended(key)
             return
         self._pidfds[key] = pidfd
-        loop.add_reader(pidfd, self._ended, key)
+        asyncio.get_running_loop().add_reader(pidfd, self._ended, key)
 
     def _unwatch(self, key: _Key) -> None:
         pidfd = self._pidfds.pop(key, None)

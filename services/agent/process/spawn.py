@@ -1,5 +1,3 @@
-# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
-# ruff: noqa: PTH110, PTH112, PTH118
 """Starts the user's command as a new session and process group, and says in one line why it cannot.
 
 Called by the keeper. posix_spawn(3) reports an exec that failed in the parent, shares memory with it until the exec
@@ -7,6 +5,8 @@ Called by the keeper. posix_spawn(3) reports an exec that failed in the parent, 
 Standard library only.
 """
 
+# os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
+# ruff: noqa: PTH110, PTH112, PTH118
 import errno
 import os
 import signal

@@ -76,6 +76,7 @@ class ExitCause(StrEnum):
 class ReplicaExit:
     """A replica of which no process is left since `at`. At most one of `code` and `signal` is set.
 
+    `started_at` is None if it never ran (or died in the millisecond it was started in).
     They are those of the command itself. A shell that reports a signal of its child as 128 + n did exit with that code.
     """
 
@@ -83,6 +84,7 @@ class ReplicaExit:
     replica: int
     at: Millis
     cause: ExitCause
+    started_at: Millis | None = None
     code: int | None = None
     signal: int | None = None
     detail: str = ""
