@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -45,12 +46,21 @@ def find_nats_server() -> Path:
     return Path(found)
 
 
-def write_config(path: Path, *, store: Path, port: int, sync: Sync = "always", ports_dir: Path | None = None) -> None:
+def write_config(
+    path: Path,
+    *,
+    store: Path,
+    port: int,
+    name: str = "tenure",
+    sync: Sync = "always",
+    ports_dir: Path | None = None,
+) -> None:
     """Write the configuration of a server for one machine: loopback only, facts under `store`.
 
     `port` 0 lets the server choose one and say which in a file in `ports_dir`. For several machines see `deploy/nats`.
     """
     lines = [
+        f"server_name: {json.dumps(name)}",
         f"listen: {json.dumps(f'{LOOPBACK}:{port or -1}')}",
         f"max_payload: {PAYLOAD_MAX}",
         'write_deadline: "60s"  # a reader that computes for long is slow, not dead',
@@ -72,8 +82,8 @@ def server_command(config: Path) -> list[str]:
     return [str(find_nats_server()), "-c", str(config)]
 
 
-def is_listening(port: int, *, timeout_s: float = 1.0) -> bool:
-    """Whether a NATS server with JetStream greets on this port of the loopback address."""
+def is_listening(port: int, *, name: str | None = None, timeout_s: float = 1.0) -> bool:
+    """Whether a NATS server with JetStream (of that name) greets on this port of the loopback address."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=timeout_s) as connection:
             greeting = connection.makefile("rb").readline()
@@ -81,9 +91,10 @@ def is_listening(port: int, *, timeout_s: float = 1.0) -> bool:
         return False
     word, _, details = greeting.partition(b" ")
     try:
-        return word == b"INFO" and json.loads(details).get("jetstream") is True
+        server = json.loads(details)
     except ValueError:
         return False
+    return word == b"INFO" and server.get("jetstream") is True and name in (None, server.get("server_name"))
 
 
 class ServerFailed(Exception):
@@ -97,6 +108,7 @@ class NatsServer:
         """`port` 0: any free one, kept when the server is started again."""
         self.port = port
         self._root, self._sync = root, sync
+        self._name = f"tenure-{uuid.uuid4().hex}"  # tells it from another server that has our port
         self._config = root / "nats-server.conf"
         self.log_file = root / "nats-server.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -115,7 +127,14 @@ class NatsServer:
     def start(self, *, timeout_s: float = START_S) -> None:
         """Start it on its store and wait until it answers. Raises `ServerFailed`, `Refusal` if there is no program."""
         assert self.pid is None, "it is running"
-        write_config(self._config, store=self._root / "store", port=self.port, sync=self._sync, ports_dir=self._root)
+        write_config(
+            self._config,
+            store=self._root / "store",
+            port=self.port,
+            name=self._name,
+            sync=self._sync,
+            ports_dir=self._root,
+        )
         orphan = (sys.executable, "-m", "tenure.runtime.orphan", str(os.getpid()), str(int(signal.SIGKILL)))
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -158,7 +177,7 @@ class NatsServer:
     def _is_ready(self) -> bool:
         if self.port == 0:
             self.port = self._chosen_port()
-        return self.port != 0 and is_listening(self.port)
+        return self.port != 0 and is_listening(self.port, name=self._name)
 
     def _chosen_port(self) -> int:
         assert self._process is not None
