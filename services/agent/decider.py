@@ -14,7 +14,7 @@ from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Recorded
 from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested
-from tenure.events.reports import CheckpointReported, ReplicasExited, ReplicasStarted, ReplicaStart
+from tenure.events.reports import CheckpointReported, HostRegistered, ReplicasExited, ReplicasStarted, ReplicaStart
 from tenure.runtime.role import Decision, Role
 
 READS = (RunAssigned, RunPreemptionRequested, RunStopRequested, RunEnded)
@@ -64,6 +64,7 @@ class Said:
     exited: tuple[Key, ...] = ()
     checkpoints: tuple[tuple[JobId, Millis], ...] = ()
     beats: bool = False
+    registration: bool = False
 
 
 Instruction = StartReplica | NeverStart | StopReplica | ForgetRun | PrepareBeat | Said
@@ -91,10 +92,12 @@ def evolve(state: State, recorded: Recorded) -> None:
             state.attention[fact.run] = None
 
 
-def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
+def decide(state: State, now: Millis, *, agent: str, policy: Policy) -> Decision:
     """What to launch, stop, forget and say now, and when the next heartbeat is due."""
     instructions = [instruction for run in state.attention for instruction in steer(state, run)]
     facts, said = news(state)
+    if not state.registered:
+        facts.insert(0, HostRegistered(at=now, id=FactId(f"{agent}-registered-{now}"), agent=agent, hosts=state.hosts))
     if facts:
         instructions.append(said)
     if not state.pending_beats and now >= state.next_beat_at:
@@ -143,6 +146,7 @@ def news(state: State) -> tuple[list[Fact], Said]:
         exited=tuple(replica.key for replicas in exits.values() for replica in replicas),
         checkpoints=tuple((checkpoint.job, checkpoint.at) for checkpoint in saved),
         beats=bool(state.pending_beats),
+        registration=not state.registered,
     )
     return facts, said
 
@@ -196,7 +200,7 @@ def role(policy: Policy, *, agent: str, hosts: tuple[HostSpec, ...]) -> Role[Sta
         guard=None,
         initial=lambda: State(Core(), hosts),
         evolve=evolve,
-        decide=partial(decide, policy=policy),
+        decide=partial(decide, agent=agent, policy=policy),
         dump=lambda state: msgspec.msgpack.encode(state.core),
         load=load,
     )

@@ -85,6 +85,8 @@ class State:
     hosts: tuple[HostSpec, ...]
     replicas: dict[Key, Replica] = field(default_factory=dict)
     checkpoints: dict[JobId, Checkpoint] = field(default_factory=dict)
+    registered: bool = False
+    """The log has heard from this agent since it started."""
     unsaid: dict[Key, None] = field(default_factory=dict)
     """Replicas with a start or an exit that the log does not have."""
     pending_beats: tuple[Heartbeat, ...] = ()

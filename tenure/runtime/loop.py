@@ -1,4 +1,4 @@
-"""The one loop of every role: fold what came, decide, append, carry out, wait. The simulator has its own, same functions.
+"""The one loop of every role: fold what came, decide, append, carry out, wait. The simulator runs the same functions.
 
 restore -> catch up -> [ wait -> fold -> decide -> append -> fold own facts -> perform ] until stopped
 """
@@ -55,6 +55,8 @@ class Loop(Generic[S]):
         self.role = role
         self.state: S = role.initial()
         self.caught_up = asyncio.Event()
+        self.on_restored: Callable[[S], Awaitable[None]] | None = None
+        """The shell's own part of the state is restored here, before the tail of the log is folded."""
         self._log, self._clock, self._cluster = log, clock, cluster
         self._snapshots, self._perform, self._rest_factor = snapshots, perform, rest_factor
         self._guarded: Position = LOG_START
@@ -70,6 +72,8 @@ class Loop(Generic[S]):
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Raises only on a broken assertion: the process is to end and to be restarted."""
         self._restore()
+        if self.on_restored is not None:
+            await self.on_restored(self.state)
         feed = await self._log.follow(self.role.reads, after=self.state.position)
         stopped = asyncio.create_task(stop.wait())
         stopped.add_done_callback(lambda _: self.poke())

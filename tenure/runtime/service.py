@@ -1,4 +1,4 @@
-"""How a role becomes a process: arguments, signals, the log, the loop, a ready file. `tenure serve ROLE` ends up here."""
+"""How a role becomes a process: arguments, signals, the log, the loop, a ready file. `tenure serve ROLE` is this."""
 
 import argparse
 import asyncio

@@ -116,7 +116,7 @@ def test_victims_are_complete_permitted_and_none_is_needless(scene: Scene) -> No
     ratios = standings_of(state)
     view = View.of(state)
     for job in (job for job in state.core.jobs.values() if job.run is None):
-        plan = find_victims(state, view, job, scene.now, standings=ratios, policy=scene.policy)
+        plan = find_victims(state, view, job, scene.now, standings=ratios, policy=scene.policy).plan
         if plan is None:
             continue
         asking = AskingJob(budget=job.spec.budget, priority=job.spec.priority, allocated=job.spec.allocated)

@@ -1,7 +1,10 @@
 """Why a job waits, said when the reason changes and not too often, with the numbers that a person would ask for."""
 
+from collections.abc import Mapping
+
 from services.placer.policy.view import View
 from services.placer.state import Job, State
+from tenure.domain.ids import BudgetPath
 from tenure.domain.job import JobSpec
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import MINUTE, Millis
@@ -20,21 +23,41 @@ def shape_of(spec: JobSpec) -> Shape:
     return spec.gpu_type, spec.replicas, spec.gpus_per_replica
 
 
-def defer(state: State, view: View, job: Job, now: Millis, *, reasons: dict[Shape, Why]) -> PlacementDeferred | None:
+Standing = tuple[BudgetPath, int, bool, Shape]
+"""Jobs that are alike to P5 and P6: same budget, priority, kind and shape."""
+
+
+def standing_of(job: Job) -> Standing:
+    """What decides whom a job may disrupt, and where it fits."""
+    return job.spec.budget, job.spec.priority, job.spec.allocated, shape_of(job.spec)
+
+
+def defer(
+    state: State,
+    view: View,
+    job: Job,
+    now: Millis,
+    *,
+    kept: Mapping[Reason, int],
+    reasons: dict[Standing, Why],
+) -> PlacementDeferred | None:
     """The fact that says why `job` does not start now, or None if that was said. `reasons` are those found before."""
     said = state.core.said.get(job.job)
     if said is not None and now - said.at < SAY_AGAIN_AFTER:
         return None
-    shape = shape_of(job.spec)
-    why = reasons.get(shape) or reason_to_wait(state, view, job)
-    reasons[shape] = why
+    standing = standing_of(job)
+    why = reasons.get(standing) or reason_to_wait(state, view, job, kept=kept)
+    reasons[standing] = why
     if said is not None and said.reason is why.reason:
         return None
     return PlacementDeferred(at=now, job=job.job, why=why)
 
 
-def reason_to_wait(state: State, view: View, job: Job) -> Why:
-    """No such hosts, no room, or room in pieces; with what was asked, what is free, and the next protection to end."""
+def reason_to_wait(state: State, view: View, job: Job, *, kept: Mapping[Reason, int]) -> Why:
+    """No such hosts, no room, or room in pieces.
+
+    With what was asked, what is free, the next protection to end, and how many runs P5 keeps for which reason.
+    """
     spec = job.spec
     free, hole = view.gpus_free(spec), view.largest_hole(spec)
     replicas_fit = max(
@@ -49,6 +72,7 @@ def reason_to_wait(state: State, view: View, job: Job) -> Why:
         "gpus_free": free,
         "largest_hole": hole,
         "next_protection_ends_ms": expiry,
+        **{reason.value: kept[reason] for reason in sorted(kept)},
     }
     if replicas_fit is None:
         reason = Reason.DEFER_NO_SUCH_HOSTS

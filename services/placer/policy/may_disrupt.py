@@ -45,9 +45,9 @@ def may_disrupt(
     """P5. `victim` is the job of `run`. Missing start facts mean protected; ties never justify preemption."""
     if isinstance(by, DrainingHost) and by.fatal:
         return _verdict(True, Reason.DISRUPT_HOST_FATAL, "P9", host=by.host)
+    if isinstance(by, AskingJob) and not by.allocated:
+        return _verdict(False, Reason.KEEP_ASKER_UNALLOCATED, "P4")
     if not victim.spec.allocated:
-        if isinstance(by, AskingJob) and not by.allocated:
-            return _verdict(False, Reason.KEEP_ASKER_UNALLOCATED, "P4")
         return _verdict(True, Reason.DISRUPT_UNALLOCATED, "P5", victim_budget=victim.spec.budget)
     if run.protected_until is None:
         return _verdict(False, Reason.KEEP_NOT_STARTED, "P5", assigned_at_ms=run.assigned_at)
@@ -57,8 +57,6 @@ def may_disrupt(
         return _verdict(
             True, Reason.DISRUPT_HOST_DRAINS, "P9", host=by.host, protected_until_ms=run.protected_until, now_ms=now
         )
-    if not by.allocated:
-        return _verdict(False, Reason.KEEP_ASKER_UNALLOCATED, "P4")
     return _compare(run.protected_until, victim, by, now, standings=standings, policy=policy)
 
 

@@ -3,18 +3,18 @@
 Jobs of one shape that did not fit are not tried again in the same decision: what is usable only shrinks (P6).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.placer.policy import escrow
 from services.placer.policy.assign import Ports, assign
-from services.placer.policy.defer import Shape, defer, shape_of
+from services.placer.policy.defer import Shape, Standing, defer, shape_of, standing_of
 from services.placer.policy.pack import pack
 from services.placer.policy.reserve import without_reserved
 from services.placer.policy.standings import Standings
 from services.placer.policy.victims import VictimPlan, find_victims
 from services.placer.policy.view import View
 from services.placer.state import Job, State
-from tenure.domain.ids import BudgetPath
 from tenure.domain.job import Placement
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
@@ -35,8 +35,8 @@ class Plan:
     facts: list[Fact] = field(default_factory=list)
     started: int = 0
     unfit: set[Shape] = field(default_factory=set)
-    no_victims: set[tuple[BudgetPath, int, Shape]] = field(default_factory=set)
-    reasons: dict[Shape, Why] = field(default_factory=dict)
+    no_victims: dict[Standing, Mapping[Reason, int]] = field(default_factory=dict)
+    reasons: dict[Standing, Why] = field(default_factory=dict)
     asked: bool = False
 
 
@@ -47,8 +47,8 @@ def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Poli
     """
     plan = Plan(view=View.of(state), standings=standings)
     ports = Ports(state)
-    for kept in escrow.ready(state):
-        _start(plan, state, state.core.jobs[kept.job], kept.placement, now, ports, Reason.START_ESCROW_COMPLETE)
+    for freed in escrow.ready(state):
+        _start(plan, state, state.core.jobs[freed.job], freed.placement, now, ports, Reason.START_ESCROW_COMPLETE)
     for rank, job_id in enumerate(state.core.order, start=1):
         job = state.core.jobs.get(job_id)
         if job is None or job.run is not None or job.cancelled_by is not None or job_id in state.core.escrows:
@@ -64,7 +64,8 @@ def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Poli
         if victims is not None:
             _preempt(plan, job, victims, now, policy=policy)
             continue
-        waiting = defer(state, plan.view, job, now, reasons=plan.reasons)
+        kept = plan.no_victims.get(standing_of(job), {})
+        waiting = defer(state, plan.view, job, now, kept=kept, reasons=plan.reasons)
         if waiting is not None:
             plan.facts.append(waiting)
     return plan
@@ -110,15 +111,13 @@ def _start(
 
 
 def _victims(plan: Plan, state: State, job: Job, now: Millis, *, policy: Policy) -> VictimPlan | None:
-    spec = job.spec
-    standing = (spec.budget, spec.priority, shape_of(spec))
-    if plan.asked or not spec.allocated or standing in plan.no_victims:
+    if plan.asked or standing_of(job) in plan.no_victims:
         return None
-    usable = without_reserved(plan.view, state, job=job.job, spec=spec, now=now)
+    usable = without_reserved(plan.view, state, job=job.job, spec=job.spec, now=now)
     found = find_victims(state, usable, job, now, standings=plan.standings, policy=policy)
-    if found is None:
-        plan.no_victims.add(standing)
-    return found
+    if found.plan is None:
+        plan.no_victims[standing_of(job)] = found.kept
+    return found.plan
 
 
 def _preempt(plan: Plan, job: Job, found: VictimPlan, now: Millis, *, policy: Policy) -> None:

@@ -1,6 +1,7 @@
 """P6 victims: which runs must end so that the asker fits whole. Minimal, cheapest first, checked before any is told."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from services.placer.policy.may_disrupt import AskingJob, Verdict, may_disrupt
@@ -11,6 +12,7 @@ from services.placer.state import Job, Run, State, gpu_mask
 from tenure.domain.ids import HostId
 from tenure.domain.job import Placement
 from tenure.domain.policy import Policy
+from tenure.domain.reasons import Reason
 from tenure.domain.units import GpuMillis, Millis
 
 
@@ -41,14 +43,19 @@ class VictimPlan:
     victims: tuple[Candidate, ...]
 
 
-def find_victims(
-    state: State, view: View, job: Job, now: Millis, *, standings: Standings, policy: Policy
-) -> VictimPlan | None:
-    """The plan for `job`, or None when nobody may be disrupted to make it fit. Never touches a stopping run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What came of looking for victims: a plan, or None and how many runs P5 keeps for which reason."""
+
+    plan: VictimPlan | None
+    kept: Mapping[Reason, int]
+
+
+def find_victims(state: State, view: View, job: Job, now: Millis, *, standings: Standings, policy: Policy) -> Search:
+    """Look for runs that may and must end so that `job` fits whole. Never touches a stopping run."""
     asking = AskingJob(budget=job.spec.budget, priority=job.spec.priority, allocated=job.spec.allocated)
-    if not asking.allocated:
-        return None
     candidates: list[Candidate] = []
+    kept: Counter[Reason] = Counter()
     for run in state.core.runs.values():
         if run.stop is not None:
             continue
@@ -56,8 +63,10 @@ def find_victims(
         verdict = may_disrupt(run, victim, asking, now, standings=standings, policy=policy)
         if verdict.allowed:
             candidates.append(_candidate(run, victim, verdict, now, standings))
+        else:
+            kept[verdict.why.reason] += 1
     candidates.sort(key=_victim_order)
-    return _choose(view, job, candidates)
+    return Search(plan=_choose(view, job, candidates), kept=kept)
 
 
 def _victim_order(candidate: Candidate) -> tuple[bool | float | str, ...]:

@@ -1,0 +1,308 @@
+"""The agent's hands: carry out what the decider wants with real processes, and note what is seen of them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+
+from services.agent.beats import Spool, make_beats, occupied, read_spool, spool_key, write_spool
+from services.agent.decider import ForgetRun, Instruction, NeverStart, PrepareBeat, Said, StartReplica, StopReplica
+from services.agent.environment import RunContext, replica_environment
+from services.agent.gpu.provider import GpuProvider
+from services.agent.process import spec as process
+from services.agent.process.launcher_client import LauncherClient
+from services.agent.process.replicas import Replicas
+from services.agent.run_files import RunFiles
+from services.agent.state import Checkpoint, Key, Replica, State
+from tenure.domain.host import HostSpec
+from tenure.domain.ids import HostId, RunId
+from tenure.domain.policy import Policy
+from tenure.domain.units import Millis
+from tenure.events.reports import Heartbeat, ReplicaExit
+from tenure.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class Hands:
+    """Belongs to one loop: `perform` is called by it, `poke` wakes it when something was seen."""
+
+    def __init__(
+        self,
+        *,
+        agent: str,
+        data: Path,
+        checkpoints: Path,
+        providers: Mapping[HostId, GpuProvider],
+        clock: Clock,
+        policy: Policy,
+    ) -> None:
+        self.poke: Callable[[], None] = lambda: None
+        self.state: State
+        self._agent, self._checkpoints, self._providers = agent, checkpoints, providers
+        self._clock, self._policy = clock, policy
+        self._spool_path = data / "beat.json"
+        run_dir = data / "runs"
+        self._launcher = LauncherClient()
+        self.replicas = Replicas(run_dir=run_dir, launcher=self._launcher, on_exit=self._on_exit, now=clock.now)
+        self.files = RunFiles(run_dir, remove=self.replicas.forget)
+        self._prepared: dict[Key, Millis] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving = False
+
+    async def take_over(self, state: State) -> tuple[Spool | None, int]:
+        """Find what an earlier agent left: its replicas, and the heartbeats it may not have sent.
+
+        Returns the spool, which the caller compares with the log, and how many replicas go on. Raises OSError.
+        """
+        self.state = state
+        spool = read_spool(self._spool_path)
+        reported = occupied(spool)
+        adoption = await self.replicas.adopt()
+        for launched in adoption.running:
+            self._adopt(Key(launched.run, launched.replica), launched.at, None, reported)
+        for ended in adoption.ended:
+            self._adopt(Key(ended.run, ended.replica), ended.started_at, ended, reported)
+        return spool, len(adoption.running)
+
+    async def perform(self, instructions: Sequence[Instruction]) -> None:
+        """Carry out; nothing here waits for a process."""
+        for instruction in instructions:
+            match instruction:
+                case StartReplica(assigned=assigned, place=place):
+                    replica = Replica(key=Key(assigned.run, place.replica), assigned=assigned, place=place)
+                    self.state.see(replica)
+                    self._spawn(self._launch(replica))
+                case NeverStart(assigned=assigned, place=place):
+                    never = ReplicaExit(
+                        replica=place.replica,
+                        host=place.host,
+                        at=self._clock.now(),
+                        error="stopped before it started",
+                    )
+                    key = Key(assigned.run, place.replica)
+                    self.state.see(Replica(key=key, assigned=assigned, place=place, exit=never))
+                case StopReplica(key=key, grace_ms=grace_ms):
+                    self.state.replicas[key].told_to_stop = True
+                    self._spawn(self._stop(key, grace_ms))
+                case ForgetRun(run=run):
+                    self.state.drop(run)
+                    self.files.note_over(run)
+                case PrepareBeat():
+                    self._prepare_beat()
+                case Said():
+                    self._said(instruction)
+
+    async def leave(self, *, stop_runs: bool) -> None:
+        """The agent goes. With `stop_runs` its replicas end first, as if the host had ended them; else they go on."""
+        self._leaving = True
+        if stop_runs:
+            for replica in self.state.replicas.values():
+                if replica.exit is None and not replica.told_to_stop:
+                    self._spawn(self._stop(replica.key, replica.assigned.grace_ms))
+
+    @property
+    def busy(self) -> bool:
+        """Something of ours still runs, or its end is not in the log."""
+        return bool(self.state.unsaid) or any(replica.exit is None for replica in self.state.replicas.values())
+
+    def is_over(self, run: RunId, replica: int) -> bool:
+        """Whether the replica is gone, so that it writes nothing more."""
+        seen = self.state.replicas.get(Key(run, replica))
+        return seen is None or seen.exit is not None
+
+    async def close(self) -> None:
+        """Let go of the processes; they go on."""
+        self.replicas.close()
+        await self._launcher.close()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _adopt(
+        self, key: Key, started_at: Millis | None, ended: process.ReplicaExit | None, reported: Mapping[str, Millis]
+    ) -> None:
+        assigned = self.files.read_assigned(key.run)
+        if assigned is None:
+            return
+        place = next(place for place in assigned.placement if place.replica == key.replica)
+        replica = Replica(
+            key=key,
+            assigned=assigned,
+            place=place,
+            started_at=started_at,
+            occupied_until=reported.get(spool_key(key)),
+        )
+        if ended is not None:
+            replica.exit = self._exit_of(replica, ended)
+        self.state.see(replica)
+
+    async def _launch(self, replica: Replica) -> None:
+        assigned, place = replica.assigned, replica.place
+        checkpoint_dir = self._checkpoints / assigned.job
+        try:
+            self.files.note_assigned(assigned)
+            checkpoint_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            line = f"cannot write on host {place.host}: {error}"
+            replica.exit = ReplicaExit(replica=place.replica, host=place.host, at=self._clock.now(), error=line)
+            return self._seen(replica)
+        launched = await self.replicas.launch(self._launch_spec(replica, checkpoint_dir))
+        if isinstance(launched, process.LaunchFailed):
+            replica.exit = ReplicaExit(replica=place.replica, host=place.host, at=launched.at, error=launched.problem)
+        else:
+            replica.started_at = launched.at
+        return self._seen(replica)
+
+    def _launch_spec(self, replica: Replica, checkpoint_dir: Path) -> process.LaunchSpec:
+        assigned, place = replica.assigned, replica.place
+        context = RunContext(
+            job=assigned.job,
+            run=assigned.run,
+            budget=assigned.budget,
+            replica=place.replica,
+            replicas=len(assigned.placement),
+            gpus=place.gpus,
+            master_address=assigned.master_address,
+            master_port=assigned.master_port,
+            min_runtime_ms=assigned.min_runtime_ms,
+            launched_at=self._clock.now(),
+            checkpoint_dir=str(checkpoint_dir),
+            resume_count=assigned.resume_count,
+        )
+        return process.LaunchSpec(
+            run=assigned.run,
+            job=assigned.job,
+            replica=place.replica,
+            command=assigned.launch.command,
+            environment=replica_environment(context, user=assigned.launch.environment),
+            gpus=place.gpus,
+            grace_ms=assigned.grace_ms,
+            working_directory=assigned.launch.working_directory,
+        )
+
+    async def _stop(self, key: Key, grace_ms: Millis) -> None:
+        try:
+            await self.replicas.stop(run=key.run, replica=key.replica, grace_ms=grace_ms)
+        except OSError as error:
+            logger.warning("%s replica %d cannot be told to stop yet: %s", key.run, key.replica, error)
+            replica = self.state.replicas.get(key)
+            if replica is not None:
+                replica.told_to_stop = False
+
+    def _on_exit(self, ended: process.ReplicaExit) -> None:
+        replica = self.state.replicas.get(Key(ended.run, ended.replica))
+        if replica is None:  # of a run that nobody wants any more
+            return
+        self._look_for_checkpoint(replica)
+        replica.exit = self._exit_of(replica, ended)
+        self._seen(replica)
+
+    def _exit_of(self, replica: Replica, ended: process.ReplicaExit) -> ReplicaExit:
+        unknown = ended.code is None and ended.signal is None
+        by_host = ended.cause is process.ExitCause.LOST or (self._leaving and not replica.told_to_stop)
+        return ReplicaExit(
+            replica=ended.replica,
+            host=replica.host,
+            at=ended.at,
+            started_at=replica.started_at,
+            code=ended.code,
+            signal=ended.signal,
+            error=(ended.detail or ended.cause.value) if unknown else None,
+            lost=by_host,
+        )
+
+    def _seen(self, replica: Replica) -> None:
+        self.state.see(replica)
+        self.poke()
+
+    def _look_for_checkpoint(self, replica: Replica) -> None:
+        """Note progress saved since this run began: the newest thing in the job's checkpoint directory."""
+        assigned = replica.assigned
+        newest = newest_change(self._checkpoints / assigned.job)
+        known = self.state.checkpoints.get(assigned.job)
+        fresh = newest is not None and replica.started_at is not None and newest >= replica.started_at
+        if newest is not None and fresh and (known is None or newest > known.at):
+            saved = Checkpoint(run=assigned.run, job=assigned.job, host=replica.host, at=newest)
+            self.state.checkpoints[assigned.job] = saved
+
+    def _prepare_beat(self) -> None:
+        now = self._clock.now()
+        for replica in self.state.replicas.values():
+            if replica.exit is None and replica.assigned.resumable:
+                self._look_for_checkpoint(replica)
+        busy = self._measure()
+        beats, self._prepared = make_beats(
+            self.state, now, agent=self._agent, busy=lambda replica: busy.get(replica.key), gpus_working=self._working
+        )
+        self.state.next_beat_at = now + self._policy.heartbeat_ms
+        until = {spool_key(r.key): r.occupied_until for r in self.state.replicas.values() if r.occupied_until}
+        until.update({spool_key(key): instant for key, instant in self._prepared.items()})
+        try:
+            write_spool(self._spool_path, Spool(before=self.state.position, beats=beats, occupied_until=until))
+        except OSError as error:
+            logger.warning("heartbeats wait until they can be written to disk: %s", error)
+            return
+        self._pend(beats)
+
+    def _pend(self, beats: tuple[Heartbeat, ...]) -> None:
+        self.state.pending_beats = beats
+        self.poke()
+
+    def send_again(self, spool: Spool) -> None:
+        """The heartbeats of an earlier agent are not in the log: they are sent before any of ours."""
+        self._pend(spool.beats)
+
+    def _measure(self) -> dict[Key, int]:
+        """Utilisation in thousandths of each replica that runs: the mean over its GPUs."""
+        pids: dict[HostId, dict[int, list[int]]] = {}
+        for launched in self.replicas.running():
+            replica = self.state.replicas.get(Key(launched.run, launched.replica))
+            if replica is not None:
+                for gpu in launched.gpus:
+                    pids.setdefault(replica.host, {}).setdefault(gpu, []).append(launched.keeper_pid)
+        busy: dict[Key, int] = {}
+        shares = {host: self._providers[host].utilisation(held=held) for host, held in pids.items()}
+        for replica in self.state.replicas.values():
+            known = [shares.get(replica.host, {}).get(gpu) for gpu in replica.place.gpus]
+            measured = [share for share in known if share is not None]
+            if measured and replica.exit is None:
+                busy[replica.key] = round(1000 * sum(measured) / len(measured))
+        return busy
+
+    def _working(self, spec: HostSpec) -> int:
+        return sum(1 for gpu in self._providers[spec.host].gpus() if not gpu.fault)
+
+    def _said(self, said: Said) -> None:
+        state = self.state
+        state.registered = state.registered or said.registration
+        if said.beats:
+            state.pending_beats = ()
+            for key, until in self._prepared.items():
+                if key in state.replicas:
+                    state.replicas[key].occupied_until = until
+                    state.attention[key.run] = None
+            self._prepared = {}
+        for job, at in said.checkpoints:
+            if state.checkpoints[job].at == at:
+                state.checkpoints[job].said = True
+        for key in said.started:
+            state.replicas[key].said_start = True
+        for key in said.exited:
+            state.replicas[key].said_exit = True
+        for key in {*said.started, *said.exited}:
+            replica = state.replicas[key]
+            state.attention[key.run] = None
+            if replica.exit is None or replica.said_exit:
+                state.unsaid.pop(key, None)
+
+
+def newest_change(folder: Path) -> Millis | None:
+    """When something in `folder` changed last (files in it, not below), or None if it is empty or not there."""
+    try:
+        newest = max((entry.stat().st_mtime_ns for entry in folder.iterdir()), default=None)
+    except OSError:  # not there, or a file vanished while we looked: the next look sees it
+        return None
+    return None if newest is None else newest // 1_000_000

@@ -1,0 +1,174 @@
+"""The agent as a process: one for a real host, or one for many virtual hosts."""
+
+import argparse
+import asyncio
+import hashlib
+import logging
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import nats
+
+from services.agent.beats import Spool
+from services.agent.decider import role
+from services.agent.gpu.provider import GpuProvider
+from services.agent.gpu.virtual import CpuUsage, VirtualProvider
+from services.agent.hands import Hands
+from services.agent.log_server import LogServer
+from services.agent.state import State
+from tenure.domain.host import HostSpec
+from tenure.domain.ids import HostId
+from tenure.domain.names import check_word
+from tenure.domain.refusal import Refusal
+from tenure.events.reports import Heartbeat
+from tenure.log.port import Log
+from tenure.runtime.clock import WallClock
+from tenure.runtime.cluster_file import load_cluster, parse_hosts
+from tenure.runtime.loop import Loop
+from tenure.runtime.service import (
+    Service,
+    announce_ready,
+    argument_parser,
+    connect_log,
+    make_loop,
+    run_service,
+    stop_on_signals,
+)
+
+logger = logging.getLogger(__name__)
+
+VIRTUAL_MEMORY_MIB = 80 * 1024
+LEAVE_S = 10.0
+"""How long a leaving agent waits for its replicas to end; their keepers carry the stop through without it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the agent until it is told to stop. Exit status 0, or 1 with one line on stderr."""
+    parser = argument_parser("agent", "Runs processes on the hosts it speaks for, and says what they really hold.")
+    hosts = parser.add_mutually_exclusive_group()
+    hosts.add_argument("--hosts", help="virtual hosts, such as 16x8 (hosts x GPUs)")
+    hosts.add_argument("--cluster-file", type=Path, help="cluster.yaml whose hosts are virtual and all here")
+    parser.add_argument("--provider", choices=("virtual", "nvidia"), default="virtual", help="where GPUs come from")
+    parser.add_argument("--host", default=socket.gethostname(), help="name of this host (provider nvidia)")
+    parser.add_argument("--block", default="b0", help="topology block of this host (provider nvidia)")
+    parser.add_argument("--address", default="127.0.0.1", help="where other hosts reach this one (provider nvidia)")
+    parser.add_argument("--checkpoints", type=Path, help="folder of checkpoint directories, shared between hosts")
+    parser.add_argument(
+        "--on-exit", choices=("leave", "stop"), default="leave", help="what becomes of running replicas on SIGTERM"
+    )
+    return run_service(parser, "agent", argv or [], serve)
+
+
+async def serve(service: Service) -> None:
+    """Run the agent."""
+    stop = stop_on_signals()
+    arguments = service.arguments
+    providers, specs = make_hosts(arguments)
+    agent = agent_name(specs)
+    log = await connect_log(service)
+    clock = WallClock()
+    hands = Hands(
+        agent=agent,
+        data=service.connection.data,
+        checkpoints=(arguments.checkpoints or service.connection.data / "checkpoints").absolute(),
+        providers=providers,
+        clock=clock,
+        policy=service.policy,
+    )
+    try:
+        loop = await make_loop(service, role(service.policy, agent=agent, hosts=specs), log, perform=hands.perform)
+        hands.poke = loop.poke
+        loop.on_restored = lambda state: _take_over(hands, log, state)
+        logs = await nats.connect(service.connection.nats_url, max_reconnect_attempts=-1)
+        server = LogServer(logs, hands.replicas, is_over=hands.is_over)
+        await server.listen([spec.host for spec in specs], cluster=service.connection.cluster)
+        ready = asyncio.create_task(announce_ready(service, loop.caught_up, {"agent": agent, "hosts": len(specs)}))
+        await _run(loop, hands, stop, stop_runs=arguments.on_exit == "stop")
+        ready.cancel()
+        await logs.close()
+    finally:
+        await hands.close()
+        await log.close()
+
+
+async def _run(loop: Loop[State], hands: Hands, stop: asyncio.Event, *, stop_runs: bool) -> None:
+    """Run until told to stop; then, where asked to, end the replicas and say so before leaving."""
+    left = asyncio.Event()
+
+    async def leave() -> None:
+        await stop.wait()
+        await hands.leave(stop_runs=stop_runs)
+        deadline = asyncio.get_running_loop().time() + LEAVE_S
+        while stop_runs and hands.busy and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.02)
+        left.set()
+
+    leaving = asyncio.create_task(leave())
+    await loop.run(left)
+    leaving.cancel()
+
+
+async def _take_over(hands: Hands, log: Log, state: State) -> None:
+    """Go on where an earlier agent of these hosts stopped."""
+    spool, running = await hands.take_over(state)
+    if running:
+        logger.info("found %d replicas that an earlier agent had started", running)
+    if spool is not None and spool.beats and not await in_log(log, spool):
+        logger.info("sending %d heartbeats again that an earlier agent had made", len(spool.beats))
+        hands.send_again(spool)
+
+
+async def in_log(log: Log, spool: Spool) -> bool:
+    """Whether the last heartbeat of the spool is in the log."""
+    head = await log.head([Heartbeat])
+    feed = await log.follow([Heartbeat], after=spool.before)
+    try:
+        position = spool.before
+        while position < head:
+            for recorded in await feed.next(None):
+                position = recorded.position
+                if recorded.fact.id == spool.beats[-1].id:
+                    return True
+        return False
+    finally:
+        await feed.close()
+
+
+def make_hosts(arguments: argparse.Namespace) -> tuple[dict[HostId, GpuProvider], tuple[HostSpec, ...]]:
+    """The hosts this agent speaks for and where their GPUs come from. Raises `Refusal`."""
+    if arguments.provider == "nvidia":
+        from services.agent.gpu.nvidia import NvidiaProvider
+
+        provider = NvidiaProvider()
+        gpus = provider.gpus()
+        if not gpus:
+            raise Refusal(field="--provider", problem="no NVIDIA GPU on this host", fix="use --provider virtual")
+        name = HostId(check_word(arguments.host, field="--host"))
+        spec = HostSpec(
+            host=name,
+            gpus=len(gpus),
+            gpu_type=gpus[0].type,
+            block=check_word(arguments.block, field="--block"),
+            cluster=check_word(gpus[0].type, field="GPU type"),
+            address=arguments.address,
+        )
+        return {name: provider}, (spec,)
+    specs = load_cluster(arguments.cluster_file) if arguments.cluster_file else parse_hosts(arguments.hosts or "1x8")
+    usage = CpuUsage(now=lambda: time.monotonic_ns() // 1_000_000)
+    virtual: dict[HostId, GpuProvider] = {
+        spec.host: VirtualProvider(
+            host=spec.host, count=spec.gpus, gpu_type=spec.gpu_type, memory_mib=VIRTUAL_MEMORY_MIB, usage=usage
+        )
+        for spec in specs
+    }
+    return virtual, tuple(specs)
+
+
+def agent_name(specs: Sequence[HostSpec]) -> str:
+    """A name that stays the same while the agent speaks for the same hosts."""
+    if len(specs) == 1:
+        return specs[0].host
+    digest = hashlib.sha256(",".join(sorted(spec.host for spec in specs)).encode()).hexdigest()
+    return f"{len(specs)}-hosts-{digest[:8]}"
