@@ -1,0 +1,1 @@
+"""The rules of fair share, one a file, named after what they decide."""

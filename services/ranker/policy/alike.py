@@ -1,0 +1,33 @@
+"""Jobs that are alike: where one of them cannot start, the next cannot either, so few of them need to be listed.
+
+However many identical jobs wait, a decision costs as much as if there were only those that could run at once.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tenure.domain.ids import BudgetPath, UserName
+from tenure.domain.units import Millis
+
+AT_ONCE_MAX = 256
+"""Never list more of one kind, however large the cluster."""
+
+
+class Alike(NamedTuple):
+    """What jobs have in common that the placer cannot tell apart. `user` counts only where users are equal (P4)."""
+
+    budget: BudgetPath
+    user: UserName | None
+    replicas: int
+    gpus_per_replica: int
+    gpu_type: str | None
+    min_runtime_ms: Millis
+    priority: int
+    reserved: bool
+    """Their commitment is counted already (P8)."""
+
+
+def at_once(alike: Alike, *, gpus_by_type: Mapping[str, int]) -> int:
+    """How many of these jobs could run at once on the empty cluster, between 1 and `AT_ONCE_MAX`."""
+    gpus = sum(gpus_by_type.values()) if alike.gpu_type is None else gpus_by_type.get(alike.gpu_type, 0)
+    return max(1, min(AT_ONCE_MAX, gpus // (alike.replicas * alike.gpus_per_replica)))

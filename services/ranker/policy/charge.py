@@ -1,0 +1,83 @@
+"""P2, charge: an allocated run is charged what its replicas hold, as they hold it.
+
+From `ReplicasStarted` to `ReplicasExited`; on a silent host only to its last sign of life, until it is heard again with
+the run (nothing was lost) or lost for good (the end stays there). A refund takes back what was held since an instant.
+The same spans, in the same curve, for unallocated runs; they are not charged, only counted.
+"""
+
+from services.ranker.ledger import Account
+from services.ranker.run import Held, Run
+from tenure.domain.curve import Curve
+from tenure.domain.units import GpuMillis, Millis
+
+
+def begin(run: Run, held: Held, accounts: tuple[Account, ...], *, at: Millis) -> None:
+    """The replica holds its GPUs since `at`."""
+    if held.start is not None:
+        return
+    held.start = at
+    for curve in _curves(run, accounts):
+        curve.step(at, held.gpus)
+    _follow(run, held, accounts)
+
+
+def finish(run: Run, held: Held, accounts: tuple[Account, ...], *, at: Millis) -> None:
+    """The replica, or what is known of it, ended at `at`."""
+    if held.end is None:
+        held.end = at
+        _follow(run, held, accounts)
+
+
+def pause(run: Run, held: Held, accounts: tuple[Account, ...], *, last_seen: Millis | None) -> None:
+    """The replica's host is silent since `last_seen`; None: it is heard again."""
+    held.paused = last_seen
+    _follow(run, held, accounts)
+
+
+def refund(run: Run, accounts: tuple[Account, ...], *, since: Millis, until: Millis, gpu_ms: GpuMillis) -> None:
+    """Take back what the run held during [since, until), at the instants it was charged at. It is `gpu_ms` in all.
+
+    Should the spans known here not add up to that, the sum that was said holds and is taken back evenly.
+    """
+    spans = [
+        (max(held.start, since), min(held.charged_to, until), held.gpus)
+        for held in run.replicas.values()
+        if held.start is not None and held.charged_to is not None
+    ]
+    known = sum(max(0, end - begin) * gpus for begin, end, gpus in spans)
+    for curve in _curves(run, accounts):
+        if known == gpu_ms:
+            for begin, end, gpus in spans:
+                curve.add(since=begin, until=end, rate=-gpus)
+        else:
+            take_evenly(curve, since=since, until=until, gpu_ms=gpu_ms)
+
+
+def take_evenly(curve: Curve, *, since: Millis, until: Millis, gpu_ms: GpuMillis) -> None:
+    """Take exactly `gpu_ms` out of [since, until) at a whole rate, the remainder at its end."""
+    if until <= since:
+        return
+    rate, rest = divmod(gpu_ms, until - since)
+    curve.add(since=since, until=until, rate=-rate)
+    curve.add(since=until - rest, until=until, rate=-1)
+
+
+def _follow(run: Run, held: Held, accounts: tuple[Account, ...]) -> None:
+    """Make the books end where the occupancy does."""
+    if held.start is None:
+        return
+    to = held.held_to
+    if to != held.charged_to:
+        for curve in _curves(run, accounts):
+            if held.charged_to is not None:
+                curve.step(held.charged_to, held.gpus)
+            if to is not None:
+                curve.step(to, -held.gpus)
+        held.charged_to = to
+
+
+def _curves(run: Run, accounts: tuple[Account, ...]) -> list[Curve]:
+    """Where the run's occupancy is counted. The accounts are told that they change."""
+    for account in accounts:
+        account.changed()
+    return [account.charged if run.allocated else account.spare for account in accounts]

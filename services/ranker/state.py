@@ -1,0 +1,194 @@
+"""What the ranker knows: shares and capacity over the window, the books of every budget, the queue, what it said last.
+
+`Core` is what a snapshot holds: plain values, folded from the log (`evolve.py`). `State` adds curves and indexes, which
+are rebuilt from it.
+"""
+
+import msgspec
+
+from services.ranker.job import Job
+from services.ranker.ledger import Account, Ledger
+from services.ranker.policy.entitlement import Shares
+from services.ranker.queue import Queue
+from services.ranker.run import Run
+from tenure.domain.curve import Curve, Dumped
+from tenure.domain.ids import LOG_START, BudgetPath, HostId, JobId, Position, RunId, UserName
+from tenure.domain.policy import Policy
+from tenure.domain.tree import BudgetTree
+from tenure.domain.units import Millis
+from tenure.events.ranking import RankingPublished
+
+
+class Host(msgspec.Struct, array_like=True):
+    """A host: GPUs available now and at most so far, and since when it is silent, if it is."""
+
+    gpus: int = 0
+    gpus_most: int = 0
+    gpu_type: str = ""
+    silent_since: Millis | None = None
+
+
+class Core(msgspec.Struct, kw_only=True):
+    """Everything that is folded from the log."""
+
+    lookback_ms: Millis
+    """The window that the curves below reach back to; a longer one cannot be served from them."""
+    position: Position
+    clock: Millis
+    """The latest instant that a role (not an agent, whose clock may be off) spoke of."""
+    forgotten_to: Millis | None
+    """Steps of the curves before this are folded together."""
+    capacity_since: Millis | None
+    """When the first capacity was known: from then on the window fills."""
+    news_at: Position
+    """The last fact after which the order must be said again, whatever the ratios are."""
+    said: RankingPublished | None
+    """The last ranking."""
+    said_spare: tuple[BudgetPath, ...]
+    """The order of its budgets with unallocated jobs."""
+    tree: BudgetTree
+    eras: dict[BudgetPath, list[tuple[Millis, str]]]
+    capacity: Dumped
+    hosts: dict[HostId, Host]
+    jobs: dict[JobId, Job]
+    queued: list[JobId]
+    reserved: list[JobId]
+    runs: dict[RunId, Run]
+    budgets: list[tuple[BudgetPath, Dumped, Dumped]]
+    users: list[tuple[BudgetPath, UserName, Dumped, Dumped]]
+
+
+class State:
+    """The folded state. One owner, one thread; `evolve` changes it in place."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.position = LOG_START
+        self.clock: Millis = 0
+        self.forgotten_to: Millis | None = None
+        self.capacity_since: Millis | None = None
+        self.news_at = LOG_START
+        self.said: RankingPublished | None = None
+        self.said_ratios: dict[BudgetPath, float] = {}
+        self.said_spare: tuple[BudgetPath, ...] = ()
+        self.tree = BudgetTree()
+        self.shares = Shares()
+        self.capacity = Curve()
+        self.hosts: dict[HostId, Host] = {}
+        self.jobs: dict[JobId, Job] = {}
+        self.reserved: dict[JobId, None] = {}
+        self.runs: dict[RunId, Run] = {}
+        self.ledger = Ledger()
+        self.queue = Queue(policy)
+        self.held_on: dict[HostId, dict[tuple[RunId, int], None]] = {}
+        """The replicas on each host whose end is not known."""
+        self.idle: tuple[Position, Millis] | None = None
+        """Scratch of `decide`: at this position and instant there was nothing to say."""
+
+    def accounts(self, run: Run) -> tuple[Account, Account]:
+        """The books that a run is kept in: its budget's and its user's."""
+        return self.ledger.accounts(run.budget, run.user)
+
+    def index_run(self, run: Run) -> None:
+        """Count what the run promises, and note where it may hold GPUs."""
+        promise(self, run, +1)
+        for number, held in run.replicas.items():
+            if held.end is None:
+                self.held_on.setdefault(held.host, {})[run.run, number] = None
+
+    def note_said(self, ranking: RankingPublished) -> None:
+        """This is what was said last."""
+        self.said = ranking
+        self.said_ratios = {standing.path: standing.ratio for standing in ranking.standings}
+        self.queue.note_said(ranking.order)
+
+    def gpus_by_type(self) -> dict[str, int]:
+        """GPUs of the empty cluster when every host works."""
+        gpus: dict[str, int] = {}
+        for host in self.hosts.values():
+            gpus[host.gpu_type] = gpus.get(host.gpu_type, 0) + host.gpus_most
+        return gpus
+
+
+def promise(state: State, run: Run, sign: int) -> None:
+    """Count the run's commitment in its books (+1), or take it out of them (-1)."""
+    if not run.allocated or run.ended_at is not None:
+        return
+    for account in state.accounts(run):
+        if run.protected_until is None:
+            account.commitment.whole += sign * run.gpus * run.min_runtime_ms
+        else:
+            account.commitment.protect(gpus=sign * run.gpus, until=run.protected_until)
+        account.changed()
+
+
+def promise_reservation(state: State, job: Job, sign: int) -> None:
+    """Count the whole commitment of a reservation (P8), or take it out again."""
+    for account in state.ledger.accounts(job.budget, job.user):
+        account.commitment.whole += sign * job.commitment_gpu_ms
+        account.changed()
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Core)
+
+
+def dump(state: State) -> bytes:
+    """The state as bytes; equal states have equal bytes."""
+    core = Core(
+        lookback_ms=state.policy.lookback_ms,
+        position=state.position,
+        clock=state.clock,
+        forgotten_to=state.forgotten_to,
+        capacity_since=state.capacity_since,
+        news_at=state.news_at,
+        said=state.said,
+        said_spare=state.said_spare,
+        tree=state.tree,
+        eras={path: [(since, str(share)) for since, share in known] for path, known in state.shares.eras.items()},
+        capacity=state.capacity.dump(),
+        hosts=state.hosts,
+        jobs=state.jobs,
+        queued=sorted(state.queue.jobs()),
+        reserved=sorted(state.reserved),
+        runs=state.runs,
+        budgets=[
+            (path, account.charged.dump(), account.spare.dump()) for path, account in state.ledger.budgets.items()
+        ],
+        users=[
+            (path, user, account.charged.dump(), account.spare.dump())
+            for (path, user), account in state.ledger.users.items()
+        ],
+    )
+    return _encoder.encode(core)
+
+
+def load(payload: bytes, policy: Policy) -> State:
+    """The inverse of `dump`. Raises ValueError on damage, and when the policy looks back further than was kept."""
+    try:
+        core = _decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a state of the ranker: {error}") from error
+    if core.lookback_ms < policy.lookback_ms:
+        raise ValueError(f"it looks back {core.lookback_ms} ms, the policy {policy.lookback_ms} ms")
+    state = State(policy)
+    state.position, state.clock, state.forgotten_to = core.position, core.clock, core.forgotten_to
+    state.capacity_since, state.news_at, state.said_spare = core.capacity_since, core.news_at, core.said_spare
+    state.tree = core.tree
+    state.shares = Shares({path: [(since, int(share)) for since, share in eras] for path, eras in core.eras.items()})
+    state.capacity = Curve.load(core.capacity)
+    state.hosts, state.jobs, state.runs = core.hosts, core.jobs, core.runs
+    state.reserved = dict.fromkeys(core.reserved)
+    for path, charged, spare in core.budgets:
+        state.ledger.budgets[path] = Account(Curve.load(charged), Curve.load(spare))
+    for path, user, charged, spare in core.users:
+        state.ledger.users[path, user] = Account(Curve.load(charged), Curve.load(spare))
+    for run in state.runs.values():
+        state.index_run(run)
+    for job in state.reserved:
+        promise_reservation(state, state.jobs[job], +1)
+    state.queue.resize(state.gpus_by_type())
+    state.queue.regroup(state.tree, ((state.jobs[job], job in state.reserved) for job in core.queued))
+    if core.said is not None:
+        state.note_said(core.said)
+    return state
