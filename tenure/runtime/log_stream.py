@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
+import nats
+from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
@@ -123,6 +125,14 @@ def decode_piece(data: bytes, headers: Mapping[str, str] | None) -> LogPiece:
         )
     except (KeyError, ValueError) as error:
         raise LogsAway(f"the agent's answer makes no sense: {error!r}") from error
+
+
+async def connect_agents(url: str) -> Requester:
+    """A connection to ask agents on, that comes back by itself after an outage. Raises `LogsAway`."""
+    try:
+        return await nats.connect(url, name="tenure-output", max_reconnect_attempts=-1, connect_timeout=2)
+    except (NatsError, OSError) as error:
+        raise LogsAway(f"the agents cannot be reached: {error}; try again in a moment") from error
 
 
 async def read_piece(

@@ -60,7 +60,7 @@ class Budget(_message.Message):
         share_percent: _builtins.float = ...,
         fraction: _builtins.float = ...,
         managers: _abc.Iterable[_builtins.str] | None = ...,
-        users_equal: _builtins.bool = ...,
+        users_equal: _builtins.bool | None = ...,
         leaf: _builtins.bool = ...,
         charged_gpu_ms: _builtins.int = ...,
         commitment_gpu_ms: _builtins.int = ...,
@@ -70,11 +70,13 @@ class Budget(_message.Message):
         gpus_allocated: _builtins.int = ...,
         gpus_unallocated: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_users_equal", b"_users_equal", "users_equal", b"users_equal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["charged_gpu_ms", b"charged_gpu_ms", "commitment_gpu_ms", b"commitment_gpu_ms", "entitlement_gpu_ms", b"entitlement_gpu_ms", "fraction", b"fraction", "gpus_allocated", b"gpus_allocated", "gpus_unallocated", b"gpus_unallocated", "jobs_queued", b"jobs_queued", "jobs_running", b"jobs_running", "leaf", b"leaf", "managers", b"managers", "path", b"path", "share_percent", b"share_percent", "users_equal", b"users_equal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_users_equal", b"_users_equal", "charged_gpu_ms", b"charged_gpu_ms", "commitment_gpu_ms", b"commitment_gpu_ms", "entitlement_gpu_ms", b"entitlement_gpu_ms", "fraction", b"fraction", "gpus_allocated", b"gpus_allocated", "gpus_unallocated", b"gpus_unallocated", "jobs_queued", b"jobs_queued", "jobs_running", b"jobs_running", "leaf", b"leaf", "managers", b"managers", "path", b"path", "share_percent", b"share_percent", "users_equal", b"users_equal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__users_equal: _TypeAlias = _typing.Literal["users_equal"]  # noqa: Y015
+    _WhichOneofArgType__users_equal: _TypeAlias = _typing.Literal["_users_equal", b"_users_equal"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__users_equal) -> _WhichOneofReturnType__users_equal | None: ...
 
 Global___Budget: _TypeAlias = Budget  # noqa: Y015
 

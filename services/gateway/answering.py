@@ -1,0 +1,70 @@
+"""Trouble as gRPC says it: a status, one line, and for a refusal the field in the standard error details."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import wraps
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+
+from services.gateway.refusals import AlreadyExists, Away, Full, NotFound, Outdated, WrongState
+from tenure.domain.refusal import Refusal
+from tenure.runtime.log_stream import LogsAway
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Trouble = Refusal | Away | LogsAway
+_LINE_MAX = 1_000
+"""Longer lines do not fit into the headers that carry a status."""
+
+_STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
+    (NotFound, grpc.StatusCode.NOT_FOUND),
+    (AlreadyExists, grpc.StatusCode.ALREADY_EXISTS),
+    (WrongState, grpc.StatusCode.FAILED_PRECONDITION),
+    (Outdated, grpc.StatusCode.ABORTED),
+    (Full, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (Refusal, grpc.StatusCode.INVALID_ARGUMENT),
+    (Exception, grpc.StatusCode.UNAVAILABLE),
+)
+"""The first that matches counts."""
+
+S = TypeVar("S")
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+async def refuse(context: Context, trouble: Trouble) -> NoReturn:
+    """End the call with the status of `trouble`."""
+    status = next(status for kind, status in _STATUS if isinstance(trouble, kind))
+    line = " ".join(str(trouble).split())[:_LINE_MAX]
+    details = status_pb2.Status(code=status.value[0], message=line)
+    if isinstance(trouble, Refusal):
+        violation = error_details_pb2.BadRequest.FieldViolation(field=trouble.field[:200], description=line)
+        details.details.add().Pack(error_details_pb2.BadRequest(field_violations=[violation]))
+    await context.abort(status, line, (("grpc-status-details-bin", details.SerializeToString()),))
+
+
+def answering(handler: Callable[[S, Q, Context], Awaitable[A]]) -> Callable[[S, Q, Context], Awaitable[A]]:
+    """A handler of one answer whose refusals become statuses."""
+
+    @wraps(handler)
+    async def answer(self: S, request: Q, context: Context) -> A:
+        try:
+            return await handler(self, request, context)
+        except (Refusal, Away, LogsAway) as trouble:
+            await refuse(context, trouble)
+
+    return answer
+
+
+def streaming(handler: Callable[[S, Q, Context], AsyncIterator[A]]) -> Callable[[S, Q, Context], AsyncIterator[A]]:
+    """A handler of a stream whose refusals become statuses."""
+
+    @wraps(handler)
+    async def stream(self: S, request: Q, context: Context) -> AsyncIterator[A]:
+        try:
+            async for answer in handler(self, request, context):
+                yield answer
+        except (Refusal, Away, LogsAway) as trouble:
+            await refuse(context, trouble)
+
+    return stream

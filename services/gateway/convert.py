@@ -1,0 +1,185 @@
+"""Messages to values and back. Only shape is looked at here; whether a value is acceptable is for the rules to say."""
+
+from collections.abc import Iterable, Mapping
+
+from services.gateway.entries import HostEntry, JobEntry, RunEntry
+from services.gateway.gateway import NOBODY
+from services.gateway.policy.charge_so_far import charged_so_far
+from services.gateway.policy.emptying import emptied_at
+from services.gateway.policy.totals import BudgetTotal, ClusterTotal
+from services.gateway.state import State
+from tenure.domain.host import HostState
+from tenure.domain.ids import BudgetPath, UserName
+from tenure.domain.job import DEFAULT_GRACE, JobSpec, Launch, gpus_by_host
+from tenure.domain.nearest import did_you_mean, listed, shown
+from tenure.domain.reasons import JobState, Number, Why
+from tenure.domain.refusal import Refusal
+from tenure.domain.tree import PPM, BudgetNode
+from tenure.domain.units import Millis
+from tenure.v1 import budgets_pb2, hosts_pb2, jobs_pb2
+
+_NO_TOTAL = BudgetTotal()
+
+
+def to_spec(job: jobs_pb2.JobSpec) -> JobSpec:
+    """What the user asks for."""
+    launch = Launch(
+        command=tuple(job.command),
+        working_directory=job.working_directory or None,
+        environment=dict(job.environment),
+    )
+    return JobSpec(
+        budget=BudgetPath(job.budget),
+        user=UserName(job.user.strip() or NOBODY),
+        replicas=job.replicas,
+        gpus_per_replica=job.gpus_per_replica,
+        launch=launch,
+        min_runtime_ms=job.min_runtime_ms,
+        resumable=job.resumable,
+        priority=job.priority,
+        name=job.name,
+        gpu_type=job.gpu_type or None,
+        grace_ms=job.grace_ms or DEFAULT_GRACE,
+    )
+
+
+def from_spec(spec: JobSpec) -> jobs_pb2.JobSpec:
+    """The inverse of `to_spec`."""
+    return jobs_pb2.JobSpec(
+        budget=spec.budget,
+        user=spec.user,
+        replicas=spec.replicas,
+        gpus_per_replica=spec.gpus_per_replica,
+        min_runtime_ms=spec.min_runtime_ms,
+        resumable=spec.resumable,
+        priority=spec.priority,
+        name=spec.name,
+        gpu_type=spec.gpu_type or "",
+        command=spec.launch.command,
+        working_directory=spec.launch.working_directory or "",
+        environment=spec.launch.environment,
+        grace_ms=spec.grace_ms,
+    )
+
+
+def from_job(entry: JobEntry, state: State, *, now: Millis) -> jobs_pb2.Job:
+    """The job as it is now."""
+    return jobs_pb2.Job(
+        job_id=entry.job,
+        spec=from_spec(entry.spec),
+        state=entry.state,
+        submitted_at_ms=entry.submitted_at,
+        first_started_at_ms=entry.first_started_at or 0,
+        finished_at_ms=entry.finished_at or 0,
+        resume_count=entry.resume_count,
+        runs=[from_run(run) for run in entry.runs],
+        why=None if entry.why is None else from_why(entry.why),
+        rank=state.rank(entry.job) if entry.state is JobState.QUEUED else 0,
+        latest_start_ms=entry.latest_start or 0,
+        charged_gpu_ms=charged_so_far(entry, state, now=now),
+        refunded_gpu_ms=entry.refunded_gpu_ms,
+    )
+
+
+def from_run(run: RunEntry) -> jobs_pb2.Run:
+    """One attempt."""
+    return jobs_pb2.Run(
+        run_id=run.run,
+        number=run.number,
+        state=run.state,
+        assigned_at_ms=run.assigned_at,
+        started_at_ms=run.started_at or 0,
+        protected_until_ms=run.protected_until or 0,
+        ended_at_ms=run.ended_at or 0,
+        hosts=[jobs_pb2.HostGpus(host=host, gpus=gpus) for host, gpus in gpus_by_host(run.placement).items()],
+        exit_code=run.exit_code,
+        ended_by=run.ended_by or "",
+    )
+
+
+def from_why(why: Why) -> jobs_pb2.Why:
+    """Rule, reason and numbers; numbers as text, an absent one left out."""
+    numbers = {name: number_text(value) for name, value in why.numbers.items() if value is not None}
+    return jobs_pb2.Why(rule=why.rule, reason=why.reason, numbers=numbers)
+
+
+def number_text(value: Number) -> str:
+    """A number of a reason as text: floats to six digits, yes and no as true and false."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def from_host(entry: HostEntry, state: State, *, now: Millis) -> hosts_pb2.Host:
+    """The host as it is now."""
+    empty_at, waits_for = emptied_at(state, entry, now=now) or (0, "")
+    spec = entry.spec
+    return hosts_pb2.Host(
+        host=spec.host,
+        cluster=spec.cluster,
+        block=spec.block,
+        gpu_type=spec.gpu_type,
+        gpus=spec.gpus,
+        gpus_held=entry.held,
+        state=entry.state,
+        last_seen_ms=entry.last_seen,
+        runs=sorted(entry.runs),
+        comment=entry.comment,
+        empty_at_ms=empty_at,
+        waits_for=waits_for,
+    )
+
+
+def from_budget(node: BudgetNode, state: State, totals: Mapping[BudgetPath, BudgetTotal]) -> budgets_pb2.Budget:
+    """The budget with its standing in the latest ranking and what it has in the queue and on GPUs."""
+    standing = None if state.ranking is None else state.ranking.standings.get(node.path)
+    total = totals.get(node.path, _NO_TOTAL)
+    return budgets_pb2.Budget(
+        path=node.path,
+        share_percent=percent_of(node.share_ppm),
+        fraction=state.tree.fractions[node.path],
+        managers=node.managers,
+        users_equal=node.users_equal,
+        leaf=state.tree.is_leaf(node.path),
+        charged_gpu_ms=standing.charged_gpu_ms if standing else 0,
+        commitment_gpu_ms=standing.commitment_gpu_ms if standing else 0,
+        entitlement_gpu_ms=standing.entitlement_gpu_ms if standing else 0,
+        jobs_queued=total.jobs_queued,
+        jobs_running=total.jobs_running,
+        gpus_allocated=total.gpus_allocated,
+        gpus_unallocated=total.gpus_unallocated,
+    )
+
+
+def percent_of(share_ppm: int) -> float:
+    """A share as people write it."""
+    return share_ppm / (PPM // 100)
+
+
+def from_cluster(total: ClusterTotal, *, now: Millis) -> jobs_pb2.ClusterSummary:
+    """The whole cluster's GPUs."""
+    return jobs_pb2.ClusterSummary(
+        gpus=total.gpus,
+        gpus_available=total.available,
+        gpus_allocated=total.allocated,
+        gpus_unallocated=total.unallocated,
+        gpus_free=total.free,
+        now_ms=now,
+    )
+
+
+def to_job_states(words: Iterable[str]) -> frozenset[JobState]:
+    """The states of a filter. Raises `Refusal` for a word that is none."""
+    return frozenset(JobState(_known(word, [state.value for state in JobState])) for word in words)
+
+
+def to_host_states(words: Iterable[str]) -> frozenset[HostState]:
+    """The states of a filter. Raises `Refusal` for a word that is none."""
+    return frozenset(HostState(_known(word, [state.value for state in HostState])) for word in words)
+
+
+def _known(word: str, known: list[str]) -> str:
+    if word not in known:
+        near = did_you_mean(word, known)
+        raise Refusal(field="states", problem=f"{shown(word)} is no state", fix=f"{near}known: {listed(known)}")
+    return word

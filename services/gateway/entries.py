@@ -1,0 +1,135 @@
+"""What the read model holds of each thing: one entry a job, a run, a host, an idempotency key, a change of a budget.
+
+Entries belong to the state alone, which changes them in place; the values inside are frozen. They are kept small: there
+are tens of thousands of jobs.
+"""
+
+import msgspec
+
+from tenure.domain.host import HostSpec, HostState
+from tenure.domain.ids import BudgetPath, HostId, JobId, Position, RunId, UserName
+from tenure.domain.job import JobSpec, Placement
+from tenure.domain.reasons import EndCause, JobState, Why
+from tenure.domain.units import GpuMillis, Millis
+
+
+class RunEntry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    """One attempt. `books_closed`: `RunCharged` has said its final figures, or it was never charged."""
+
+    run: RunId
+    number: int
+    allocated: bool
+    placement: Placement
+    assigned_at: Millis
+    min_runtime_ms: Millis
+    started_at: Millis | None = None
+    protected_until: Millis | None = None
+    stopping: bool = False
+    ended_at: Millis | None = None
+    cause_of_end: EndCause | None = None
+    ended_by: str | None = None
+    exit_code: int | None = None
+    books_closed: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """GPUs it holds, or held."""
+        return sum(len(place.gpus) for place in self.placement)
+
+    @property
+    def state(self) -> str:
+        """starting, running, stopping, or how it ended."""
+        if self.cause_of_end is not None:
+            return self.cause_of_end.value
+        if self.stopping:
+            return "stopping"
+        return "starting" if self.started_at is None else "running"
+
+    @property
+    def contract_ends_at(self) -> Millis:
+        """When its protection ends; before it started, the earliest that this can be."""
+        return self.assigned_at + self.min_runtime_ms if self.protected_until is None else self.protected_until
+
+
+class JobEntry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    """A job and all its runs. `position` is that of the last fact about it."""
+
+    job: JobId
+    spec: JobSpec
+    submitted_at: Millis
+    position: Position
+    state: JobState = JobState.SUBMITTED
+    why: Why | None = None
+    runs: tuple[RunEntry, ...] = ()
+    first_started_at: Millis | None = None
+    finished_at: Millis | None = None
+    resume_count: int = 0
+    latest_start: Millis | None = None
+    charged_gpu_ms: GpuMillis = 0
+    refunded_gpu_ms: GpuMillis = 0
+    cancel_asked: bool = False
+
+
+class HostEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A host, what it offers, and the runs that hold GPUs of it (GPUs by run)."""
+
+    spec: HostSpec
+    state: HostState = HostState.SUSPECT
+    last_seen: Millis = 0
+    available: int = 0
+    runs: dict[RunId, int] = {}
+    comment: str = ""
+    drain_asked: bool = False
+    drain_fatal: bool = False
+
+    @property
+    def held(self) -> int:
+        """GPUs that runs hold."""
+        return sum(self.runs.values())
+
+
+class KeyEntry(msgspec.Struct, kw_only=True, gc=False):
+    """What an idempotency key stands for: `count` jobs from `first` on, and a digest of all they ask for.
+
+    `seen` of them are in the log. Fewer than `count`: the batch was cut short, and is completed when it is sent again.
+    """
+
+    first: JobId
+    count: int
+    body: str
+    seen: int = 1
+
+
+class BudgetChange(msgspec.Struct, kw_only=True, frozen=True):
+    """What one change of the tree did to one budget; None: it did not exist."""
+
+    position: Position
+    at: Millis
+    by: UserName
+    comment: str
+    path: BudgetPath
+    share_ppm_before: int | None
+    share_ppm_after: int | None
+
+
+class Counts(msgspec.Struct, kw_only=True):
+    """Jobs of one user in one budget, by state, since the log began."""
+
+    budget: BudgetPath
+    user: UserName
+    by_state: dict[JobState, int]
+
+
+class Held(msgspec.Struct, kw_only=True):
+    """GPUs that the runs of one budget hold."""
+
+    allocated: int = 0
+    unallocated: int = 0
+
+
+def hosts_of(placement: Placement) -> dict[HostId, int]:
+    """How many GPUs a placement holds on each of its hosts."""
+    held: dict[HostId, int] = {}
+    for place in placement:
+        held[place.host] = held.get(place.host, 0) + len(place.gpus)
+    return held

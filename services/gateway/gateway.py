@@ -1,0 +1,120 @@
+"""What the three services share: the folded state, the way to the log, and waiting for the one to show the other."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+from services.gateway.evolve import READS
+from services.gateway.order import Order
+from services.gateway.progress import Progress
+from services.gateway.refusals import Away, Full
+from services.gateway.state import State
+from tenure.domain.ids import LOG_START, FactId, Position, UserName
+from tenure.domain.job_id import MAKERS, JobIdMaker
+from tenure.domain.names import check_label
+from tenure.domain.policy import Policy
+from tenure.domain.refusal import Refusal
+from tenure.domain.units import Millis
+from tenure.events.fact import Fact
+from tenure.log.port import Appended, Expect, FactTooLarge, Log, LogFull, Unavailable
+from tenure.runtime.clock import Clock
+from tenure.runtime.loop import Loop
+
+FOLD_WAIT_S = 5.0
+"""How long an answer waits for the fold to show what was written before."""
+APPEND_WAIT_S = 12.0
+"""A little longer than the log itself tries."""
+NOBODY = UserName("anonymous")
+"""The user of a call that names none."""
+
+
+class Gateway:
+    """One gateway process as its servicers see it. The loop owns the state; here it is only read."""
+
+    def __init__(
+        self, loop: Loop[State], log: Log, clock: Clock, progress: Progress, *, cluster: str, policy: Policy
+    ) -> None:
+        """`progress` is told by the loop's hands how far the fold has come."""
+        self.policy, self.cluster, self.progress = policy, cluster, progress
+        self.job_ids = JobIdMaker(maker=int.from_bytes(os.urandom(4)) % MAKERS)
+        self._loop, self._log, self._clock = loop, log, clock
+        self._written: Position = LOG_START
+
+    def now(self) -> Millis:
+        """The present instant."""
+        return self._clock.now()
+
+    @property
+    def state(self) -> State:
+        """The state as it is, for decisions. Raises `Away` until the fold has caught up with the log."""
+        if not self._loop.caught_up.is_set():
+            raise Away("the gateway is still reading the log; try again in a moment")
+        if self.progress.stopping:
+            raise Away("the gateway is stopping; try again in a moment")
+        return self._loop.state
+
+    async def read(self) -> State:
+        """The state, no older than the last fact that was written through this gateway. Raises `Away`."""
+        state = self.state
+        if not await self.progress.reached(self._written, timeout_s=FOLD_WAIT_S):
+            raise Away("the gateway cannot follow the log now; try again in a moment")
+        return state
+
+    async def append(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
+        """Write facts durably. Raises `Away`, `Full`, or `Conflict` when a condition does not hold."""
+        try:
+            async with asyncio.timeout(APPEND_WAIT_S):
+                appended = await self._log.append(facts, expect=expect)
+        except (Unavailable, TimeoutError) as trouble:
+            raise Away(
+                "the log cannot be reached, so it is unknown whether this was written; try again in a moment "
+                "(with the same idempotency_key it is never written twice)"
+            ) from trouble
+        except LogFull as trouble:
+            raise Full(
+                field="log", problem="full, nothing was written", fix="free disk space on its server"
+            ) from trouble
+        except FactTooLarge as trouble:
+            raise Refusal(field="request", problem=f"cannot be written: {trouble}", fix="ask for less") from trouble
+        self._written = max(self._written, appended.last)
+        return appended
+
+    async def folded(self, position: Position) -> None:
+        """Wait until the fold has come to `position`. Raises `Away` when it does not."""
+        if not await self.progress.reached(position, timeout_s=FOLD_WAIT_S):
+            raise Away("it was written, but the gateway cannot follow the log now; look again in a moment")
+
+    async def is_well(self, *, timeout_s: float) -> bool:
+        """Whether the fold has caught up, and the log answers in time."""
+        if not self._loop.caught_up.is_set() or self.progress.stopping:
+            return False
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._log.head()
+        except (Unavailable, TimeoutError):
+            return False
+        return True
+
+    async def catch_up(self) -> None:
+        """Wait until the fold has come to where the log is now. Raises `Away`."""
+        try:
+            async with asyncio.timeout(FOLD_WAIT_S):
+                head = await self._log.head(READS)
+        except (Unavailable, TimeoutError) as trouble:
+            raise Away("the log cannot be reached; nothing was written, try again in a moment") from trouble
+        await self.folded(head)
+
+    def order(self, *, user: str, comment: str = "", fact_id: str = "") -> Order:
+        """Who asks now, and why. A fresh fact id unless one is given. Raises `Refusal` for unusable text."""
+        check_label(user, field="user")
+        if len(comment) > 1_000 or not comment.isprintable():
+            raise Refusal(
+                field="comment", problem="too long or not printable", fix="use one line of up to 1000 letters"
+            )
+        return Order(
+            by=UserName(user.strip() or NOBODY),
+            comment=comment.strip(),
+            now=self.now(),
+            fact_id=FactId(fact_id or f"gateway-{os.urandom(12).hex()}"),
+            cluster=self.cluster,
+        )

@@ -1,0 +1,81 @@
+"""The gRPC service Hosts: what there is, what is on it, drains."""
+
+# ruff: noqa: N802, ARG002 - gRPC names the methods and what they are given
+
+import asyncio
+from collections.abc import Callable
+
+from services.gateway.answering import Context, answering
+from services.gateway.convert import from_host, to_host_states
+from services.gateway.entries import HostEntry
+from services.gateway.gateway import Gateway
+from services.gateway.policy.host_orders import drain, find_host, repair, resume
+from services.gateway.state import State
+from tenure.domain.refusal import Refusal
+from tenure.events.fact import Fact
+from tenure.v1 import hosts_pb2, hosts_pb2_grpc
+
+HEED_WAIT_S = 1.0
+"""How long an answer waits for the health role to act on what was asked, so that it shows the host's new state."""
+
+
+class Hosts(hosts_pb2_grpc.HostsServicer):
+    """See `proto/tenure/v1/hosts.proto`."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    @answering
+    async def List(self, request: hosts_pb2.ListHostsRequest, context: Context) -> hosts_pb2.ListHostsResponse:
+        """The hosts in these states, in order of name."""
+        states = to_host_states(request.states)
+        state, now = await self._gateway.read(), self._gateway.now()
+        wanted = (state.hosts[name] for name in sorted(state.hosts))
+        return hosts_pb2.ListHostsResponse(
+            hosts=[from_host(entry, state, now=now) for entry in wanted if not states or entry.state in states]
+        )
+
+    @answering
+    async def Drain(self, request: hosts_pb2.DrainHostRequest, context: Context) -> hosts_pb2.DrainHostResponse:
+        """Ask for the host to become empty."""
+        order = self._gateway.order(user=request.user, comment=request.comment)
+        if request.deadline_ms < 0:
+            raise Refusal(field="deadline_ms", problem="negative", fix="give an instant to come, or 0 for none")
+        deadline = request.deadline_ms or None
+        host = await self._ask(
+            request.host, lambda state: drain(state, request.host, order, fatal=request.fatal, deadline=deadline)
+        )
+        return hosts_pb2.DrainHostResponse(host=host)
+
+    @answering
+    async def Resume(self, request: hosts_pb2.ResumeHostRequest, context: Context) -> hosts_pb2.ResumeHostResponse:
+        """Ask for the host to take runs again."""
+        order = self._gateway.order(user=request.user, comment=request.comment)
+        host = await self._ask(request.host, lambda state: resume(state, request.host, order))
+        return hosts_pb2.ResumeHostResponse(host=host)
+
+    @answering
+    async def CompleteRepair(
+        self, request: hosts_pb2.CompleteRepairRequest, context: Context
+    ) -> hosts_pb2.CompleteRepairResponse:
+        """Say that the host is repaired."""
+        order = self._gateway.order(user=request.user, comment=request.comment)
+        host = await self._ask(request.host, lambda state: repair(state, request.host, order))
+        return hosts_pb2.CompleteRepairResponse(host=host)
+
+    async def _ask(self, name: str, decide: Callable[[State], Fact]) -> hosts_pb2.Host:
+        """Write what was decided, and show the host when health has heeded it, or soon after."""
+        gateway = self._gateway
+        state = await gateway.read()
+        entry: HostEntry = find_host(state, name)
+        fact, before = decide(state), entry.state
+        with gateway.progress.watching(name) as changed:
+            await gateway.folded((await gateway.append([fact])).last)
+            try:
+                async with asyncio.timeout(HEED_WAIT_S):
+                    while entry.state is before and not gateway.progress.stopping:
+                        changed.clear()
+                        await changed.wait()
+            except TimeoutError:
+                pass  # health is slow or away: the host is shown as it is
+        return from_host(entry, state, now=gateway.now())

@@ -1,0 +1,165 @@
+"""The gRPC service Jobs: submit, look at, explain, cancel, read output."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from services.gateway.answering import Context, answering, streaming
+from services.gateway.budgets import visible_from
+from services.gateway.convert import from_cluster, from_job, from_why, to_job_states, to_spec
+from services.gateway.decider import cancel, no_such_job
+from services.gateway.entries import JobEntry
+from services.gateway.gateway import Gateway
+from services.gateway.history import History, job_from_story
+from services.gateway.intake import Intake, check_batch
+from services.gateway.output import Output
+from services.gateway.policy.listing import count_jobs, list_jobs
+from services.gateway.policy.totals import cluster_total
+from services.gateway.refusals import Away, NotFound
+from services.gateway.state import State
+from services.gateway.story import tell
+from tenure.domain.ids import JobId
+from tenure.domain.nearest import did_you_mean, shown
+from tenure.domain.refusal import Refusal
+from tenure.events.fact import Recorded
+from tenure.log.codec import encode, kind_name
+from tenure.v1 import jobs_pb2, jobs_pb2_grpc
+
+# ruff: noqa: N802, ARG002 - gRPC names the methods and what they are given
+
+LISTED, LISTED_MAX = 100, 100_000
+_TURN = 500
+"""Jobs turned into messages before other calls have their turn."""
+
+
+class Jobs(jobs_pb2_grpc.JobsServicer):
+    """See `proto/tenure/v1/jobs.proto`."""
+
+    def __init__(self, gateway: Gateway, history: History, output: Output) -> None:
+        self._gateway, self._history, self._output = gateway, history, output
+        self._intake = Intake(gateway)
+
+    @answering
+    async def Submit(self, request: jobs_pb2.SubmitRequest, context: Context) -> jobs_pb2.SubmitResponse:
+        """One job; durable when this returns."""
+        (job,) = await self._intake.submit([to_spec(request.job)], key=request.idempotency_key)
+        return jobs_pb2.SubmitResponse(job_id=job)
+
+    @answering
+    async def SubmitBatch(self, request: jobs_pb2.SubmitBatchRequest, context: Context) -> jobs_pb2.SubmitBatchResponse:
+        """Many jobs, all or none."""
+        specs = []
+        for number, job in enumerate(request.jobs):
+            specs.append(to_spec(job))
+            if number % _TURN == _TURN - 1:
+                await asyncio.sleep(0)
+        check_batch(specs)
+        return jobs_pb2.SubmitBatchResponse(job_ids=await self._intake.submit(specs, key=request.idempotency_key))
+
+    @answering
+    async def Get(self, request: jobs_pb2.GetJobRequest, context: Context) -> jobs_pb2.GetJobResponse:
+        """The job as it is now."""
+        state = await self._gateway.read()
+        entry = await self._find(state, request.job_id)
+        return jobs_pb2.GetJobResponse(job=from_job(entry, state, now=self._gateway.now()))
+
+    @answering
+    async def List(self, request: jobs_pb2.ListJobsRequest, context: Context) -> jobs_pb2.ListJobsResponse:
+        """Jobs in order, how many there are, and the cluster."""
+        states, limit = to_job_states(request.states), request.limit or LISTED
+        if not 1 <= limit <= LISTED_MAX:
+            raise Refusal(field="limit", problem=f"{limit} is out of range", fix=f"use 1 to {LISTED_MAX}")
+        state, now = await self._gateway.read(), self._gateway.now()
+        _check_budget(state, request.budget)
+        answer = jobs_pb2.ListJobsResponse(
+            counts={
+                phase.value: number
+                for phase, number in count_jobs(state, budget=request.budget, user=request.user).items()
+            },
+            cluster=from_cluster(cluster_total(state), now=now),
+        )
+        entries = list_jobs(state, states=states, budget=request.budget, user=request.user, limit=limit)
+        for begin in range(0, len(entries), _TURN):
+            answer.jobs.extend(from_job(entry, state, now=now) for entry in entries[begin : begin + _TURN])
+            await asyncio.sleep(0)
+        return answer
+
+    @streaming
+    async def Watch(
+        self, request: jobs_pb2.WatchJobRequest, context: Context
+    ) -> AsyncIterator[jobs_pb2.WatchJobResponse]:
+        """The job now, and at each change; changes that come together are shown as one."""
+        gateway = self._gateway
+        state = await gateway.read()
+        entry = await self._find(state, request.job_id)
+        with gateway.progress.watching(entry.job) as changed:
+            while not gateway.progress.stopping:
+                changed.clear()
+                over = entry.state.final
+                yield jobs_pb2.WatchJobResponse(job=from_job(entry, state, now=gateway.now()))
+                if over:
+                    return
+                await changed.wait()
+        raise Away("the gateway is stopping; watch again in a moment")
+
+    @answering
+    async def Cancel(self, request: jobs_pb2.CancelJobRequest, context: Context) -> jobs_pb2.CancelJobResponse:
+        """Ask for the job's end."""
+        gateway = self._gateway
+        state = await gateway.read()
+        entry = await self._find(state, request.job_id)
+        fact = cancel(entry, gateway.order(user=request.user, fact_id=f"cancel-{entry.job}"))
+        if fact is not None:
+            await gateway.folded((await gateway.append([fact])).last)
+        return jobs_pb2.CancelJobResponse(job=from_job(entry, state, now=gateway.now()))
+
+    @answering
+    async def Explain(self, request: jobs_pb2.ExplainJobRequest, context: Context) -> jobs_pb2.ExplainJobResponse:
+        """The job's facts from the database, each as a sentence, with its reason and as it was written."""
+        state = await self._gateway.read()
+        known = state.jobs.get(JobId(request.job_id))
+        if known is None and not state.forgotten:
+            raise no_such_job(request.job_id)
+        position = await visible_from(self._history, state.position if known is None else known.position)
+        facts = await self._history.story(JobId(request.job_id))
+        if known is None and not facts:
+            raise no_such_job(request.job_id)
+        return jobs_pb2.ExplainJobResponse(
+            steps=[_step(recorded, to=JobId(request.job_id)) for recorded in facts], position=position
+        )
+
+    @streaming
+    async def Logs(self, request: jobs_pb2.JobLogsRequest, context: Context) -> AsyncIterator[jobs_pb2.JobLogsResponse]:
+        """What a replica wrote."""
+        entry = await self._find(await self._gateway.read(), request.job_id)
+        async for piece in self._output.read(entry, request):
+            yield jobs_pb2.JobLogsResponse(data=piece.data, offset=piece.offset)
+
+    async def _find(self, state: State, job_id: str) -> JobEntry:
+        """The job, from the read model or, when it was over long ago, from its story. Raises `NotFound` or `Away`."""
+        entry = state.jobs.get(JobId(job_id))
+        if entry is None and state.forgotten and job_id:
+            entry = job_from_story(await self._history.story(JobId(job_id)), JobId(job_id))
+        if entry is None:
+            raise no_such_job(job_id)
+        return entry
+
+
+def _step(recorded: Recorded, *, to: JobId) -> jobs_pb2.Step:
+    fact = recorded.fact
+    why = getattr(fact, "why", None)
+    return jobs_pb2.Step(
+        position=recorded.position,
+        at_ms=fact.at,
+        kind=kind_name(fact),
+        text=tell(fact, to=to),
+        why=None if why is None else from_why(why),
+        fact_json=encode(fact).decode(),
+    )
+
+
+def _check_budget(state: State, path: str) -> None:
+    """A filter by a budget that never was is a typing error, not an empty list."""
+    if not path or path in state.tree.by_path or any(budget == path for budget, _ in state.counts):
+        return
+    near = did_you_mean(path, state.tree.by_path)
+    raise NotFound(field="budget", problem=f"there is no budget {shown(path)}", fix=f"{near}see `tenure budget show`")

@@ -1,0 +1,1 @@
+"""The gateway's rules, one a module."""

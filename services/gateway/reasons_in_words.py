@@ -1,0 +1,162 @@
+"""Each reason in words a researcher understands, with the numbers that were compared. Pure, a table.
+
+A reason has several wordings, the one with the most numbers first; the first whose numbers are all there is used.
+Ratios are of what a budget is entitled to: 1.00 has had exactly its share of the window.
+"""
+
+import math
+from datetime import UTC, datetime
+
+from tenure.domain.reasons import Number, Reason, Why
+from tenure.domain.units import Millis, format_duration, gpu_hours
+
+_R = Reason
+WORDINGS: dict[Reason, tuple[str, ...]] = {
+    _R.START_IN_ORDER: (
+        "its turn came, at place {rank} of the order with its budget at {ratio} of its share, after {waited_ms}",
+        "its turn came after {waited_ms}",
+        "its turn came",
+    ),
+    _R.START_ESCROW_COMPLETE: (
+        "the {gpus} GPUs that were freed for it are all there, after {waited_ms}",
+        "the GPUs that were freed for it are all there",
+    ),
+    _R.START_UNALLOCATED_FILL: (
+        "no job with a contract could use these {gpus} GPUs now; it waited {waited_ms}",
+        "no job with a contract could use these GPUs now",
+    ),
+    _R.DISRUPT_UNALLOCATED: (
+        "it runs unallocated (budget {victim_budget}), and such runs give way at once",
+        "it runs unallocated, and such runs give way at once",
+    ),
+    _R.DISRUPT_HOST_DRAINS: (
+        "its host {host} drains and its protection ended at {protected_until_ms}",
+        "its host drains and its protection is over",
+    ),
+    _R.DISRUPT_HOST_FATAL: ("its host {host} cannot go on", "its host cannot go on"),
+    _R.DISRUPT_LOWER_RATIO: (
+        "its protection ended at {protected_until_ms}, and {level} has had {ratio} of its share while {victim_level} "
+        "has had {victim_ratio} (margin {margin})",
+        "its protection is over, and the asking budget is further below its share",
+    ),
+    _R.DISRUPT_HIGHER_PRIORITY: (
+        "its protection ended at {protected_until_ms}, and in the same budget {budget} the asking job has priority "
+        "{priority} against {victim_priority}",
+        "its protection is over, and the asking job of the same budget has a higher priority",
+    ),
+    _R.KEEP_NOT_STARTED: ("the run in its way has not started yet", "the run in its way has not started yet"),
+    _R.KEEP_PROTECTED: (
+        "the run in its way is protected until {protected_until_ms}",
+        "the run in its way is protected",
+    ),
+    _R.KEEP_ASKER_UNALLOCATED: ("an unallocated job never displaces another",),
+    _R.KEEP_RATIO_NOT_LOWER: (
+        "{level} has had {ratio} of its share and {victim_level} {victim_ratio}: not lower by the margin {margin}",
+        "its budget is not further below its share than the other",
+    ),
+    _R.KEEP_PRIORITY_NOT_HIGHER: (
+        "its priority {priority} is not higher than {victim_priority}",
+        "its priority is not higher",
+    ),
+    _R.STOP_CANCELLED: ("{by} cancelled it", "it was cancelled"),
+    _R.STOP_GANG_BROKEN: (
+        "replica {replica} on {host} died of signal {signal}, and a gang runs whole or not at all",
+        "replica {replica} on {host} failed with status {exit_code}, and a gang runs whole or not at all",
+        "replica {replica} on {host} could not be started ({error}), and a gang runs whole or not at all",
+        "one of its replicas failed, and a gang runs whole or not at all",
+    ),
+    _R.STOP_HOST_LOST: ("its host {host} was lost", "a host of it was lost"),
+    _R.END_COMPLETED: ("every replica ended with status 0",),
+    _R.END_FAILED: (
+        "replica {replica} on {host} died of signal {signal}",
+        "replica {replica} on {host} failed with status {exit_code}",
+        "replica {replica} on {host} could not be started: {error}",
+        "a replica failed",
+    ),
+    _R.DEFER_NO_ROOM: (
+        "it asks for {gpus_asked} GPUs and {gpus_free} are free; the next protection ends at {next_protection_ends_ms}",
+        "it asks for {gpus_asked} GPUs and {gpus_free} are free",
+        "there are not enough free GPUs",
+    ),
+    _R.DEFER_FRAGMENTED: (
+        "{gpus_free} GPUs are free, but in pieces: {replicas_fit} of its {replicas} replicas fit, "
+        "the largest piece has {largest_hole}",
+        "enough GPUs are free, but in pieces that are too small",
+    ),
+    _R.DEFER_VICTIMS_STOPPING: (
+        "{victims} runs are being stopped for it",
+        "the runs that make room for it are being stopped",
+    ),
+    _R.DEFER_ESCROW_EXPIRED: (
+        "the GPUs held for it were given up at {deadline_ms}: {victims_still_there} of {victims} runs had not gone",
+        "the GPUs that were held for it were not freed in time",
+    ),
+    _R.DEFER_NO_SUCH_HOSTS: ("no host that takes runs now could hold one of its replicas",),
+    _R.REQUEUE_PREEMPTED: (
+        "it can resume, so it is back in the queue with its submit time {submitted_at_ms} and its checkpoint of "
+        "{checkpoint_at_ms}",
+        "it can resume, so it is back in the queue with its submit time {submitted_at_ms}",
+        "it can resume, so it is back in the queue",
+    ),
+    _R.REQUEUE_HOST_LOST: (
+        "its host was lost, so it is back in the queue with its submit time {submitted_at_ms}",
+        "its host was lost, so it is back in the queue",
+    ),
+    _R.REJECT_ADMISSION: ("{field}: {problem}; {fix}", "it could not be admitted"),
+    _R.CHARGE_RUN: ("it held GPUs for {occupied_gpu_ms}", "for the GPUs it held"),
+    _R.CHARGE_REFUNDED: (
+        "it held GPUs for {occupied_gpu_ms}, of which the last {lost_work_ms} were lost with a host",
+        "the work lost with a host is given back",
+    ),
+    _R.HOST_REGISTERED: ("it reported {gpus} working GPUs", "it reported its GPUs"),
+    _R.HOST_SILENT: (
+        "it has been silent for {silent_ms} (the limit is {suspect_after_ms})",
+        "it has been silent for {silent_ms}",
+        "it has been silent for too long",
+    ),
+    _R.HOST_SILENT_TOO_LONG: (
+        "it has been silent for {silent_ms} (the limit is {lost_after_ms}) while {hosts_silent} of {hosts_watched} "
+        "hosts were silent",
+        "it has been silent for far too long",
+    ),
+    _R.HOST_HEARD_AGAIN: ("it is heard again",),
+    _R.HOST_DRAIN_REQUESTED: ("a drain was asked for, with {runs} runs on it", "a drain was asked for"),
+    _R.HOST_EMPTY: ("its last run is gone, {drained_ms} after the drain was asked for", "its last run is gone"),
+    _R.HOST_RESUMED: ("an operator resumed it",),
+    _R.HOST_REPAIRED: ("it was repaired",),
+}
+
+_INSTANTS = ("until_ms", "at_ms", "now_ms", "ends_ms", "deadline_ms", "start_ms", "since_ms", "seen_ms")
+"""Endings of the names of instants; every other name that ends in `_ms` is a length of time."""
+
+
+def say_why(why: Why) -> str:
+    """The reason and its numbers as a clause without capital or full stop."""
+    spoken = {name: say_number(name, value) for name, value in why.numbers.items() if value is not None}
+    for wording in WORDINGS[why.reason]:
+        try:
+            return wording.format_map(spoken)
+        except KeyError:
+            continue  # a number is not there: an older role, or one that does not apply
+    raise AssertionError(f"{why.reason}: its last wording must need no numbers")
+
+
+def say_number(name: str, value: Number) -> str:
+    """A number as people read it; its unit is in its name."""
+    if isinstance(value, bool | str):
+        return str(value)
+    assert value is not None, "an absent number is not spoken of"
+    if name.endswith("gpu_ms"):
+        return f"{gpu_hours(int(value)):.4g} GPU-hours"
+    if name.endswith(_INSTANTS):
+        return say_instant(int(value))
+    if name.endswith("_ms"):
+        return format_duration(int(value))
+    if isinstance(value, float):
+        return f"{value:.2f}" if math.isfinite(value) else "no"
+    return str(value)
+
+
+def say_instant(when: Millis) -> str:
+    """An instant to the second, in UTC."""
+    return datetime.fromtimestamp(when / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,77 @@
+"""The gateway as a process: the fold and the server side by side, until a signal."""
+
+import asyncio
+import gc
+import os
+from collections.abc import Sequence
+
+from services.gateway.clickhouse_history import ClickHouseHistory
+from services.gateway.decider import decide
+from services.gateway.evolve import READS, evolve
+from services.gateway.gateway import Gateway
+from services.gateway.output import Output
+from services.gateway.progress import Progress
+from services.gateway.server import Server
+from services.gateway.state import State, dump, initial, load
+from tenure.runtime.clock import WallClock
+from tenure.runtime.log_stream import Requester, connect_agents
+from tenure.runtime.role import Role
+from tenure.runtime.service import (
+    Service,
+    announce_ready,
+    argument_parser,
+    connect_log,
+    make_loop,
+    run_service,
+    stop_on_signals,
+)
+
+LISTEN = "127.0.0.1:50051"
+ROLE: Role[State] = Role(
+    name="gateway", reads=READS, guard=None, initial=initial, evolve=evolve, decide=decide, dump=dump, load=load
+)
+
+
+async def serve(service: Service) -> None:
+    """Run until a signal. Raises what broke the fold: the process is to end then and to be started again."""
+    gc.disable()  # what is read at the start stays, so looking for garbage in it would only cost time
+    stop = stop_on_signals()
+    server = Server(service.arguments.listen)
+    log = await connect_log(service)
+    try:
+        progress, connection = Progress(), service.connection
+        loop = await make_loop(service, ROLE, log, perform=progress.perform)
+        gateway = Gateway(loop, log, WallClock(), progress, cluster=connection.cluster, policy=service.policy)
+
+        async def connect() -> Requester:
+            return await connect_agents(connection.nats_url)
+
+        history = ClickHouseHistory(connection.clickhouse_url, connection.clickhouse_token_file)
+        await server.start(gateway, history, Output(progress, cluster=connection.cluster, connect=connect))
+        announcing = asyncio.create_task(_announce(service, loop.caught_up, server.address))
+        checking = asyncio.create_task(server.watch_health(gateway))
+        try:
+            await loop.run(stop)
+        finally:
+            progress.stop()
+            announcing.cancel()
+            await server.stop()
+            await checking
+    finally:
+        await log.close()
+
+
+async def _announce(service: Service, caught_up: asyncio.Event, address: str) -> None:
+    await caught_up.wait()
+    gc.freeze()
+    gc.enable()
+    await announce_ready(service, caught_up, {"address": address})
+
+
+def main(argv: Sequence[str]) -> int:
+    """`tenure serve gateway`."""
+    parser = argument_parser("gateway", "Serve the gRPC services Jobs, Budgets and Hosts.")
+    parser.add_argument(
+        "--listen", default=os.environ.get("TENURE_LISTEN", LISTEN), help="address and port; port 0: any free one"
+    )
+    return run_service(parser, "gateway", argv, serve)

@@ -1,0 +1,268 @@
+"""A fact as one sentence for people. A pure table from kind to words; the reason comes from `reasons_in_words`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from services.gateway.reasons_in_words import say_instant, say_why
+from tenure.domain.ids import JobId, RunId
+from tenure.domain.job import Placement, gpus_by_host
+from tenure.domain.reasons import EndCause
+from tenure.domain.units import format_duration, gpu_hours
+from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
+from tenure.events.catalogue import Kind
+from tenure.events.fact import Fact
+from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
+from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
+from tenure.events.placing import (
+    JobFinished,
+    JobRequeued,
+    PlacementDeferred,
+    ReservationDropped,
+    ReservationMade,
+    RunAssigned,
+    RunEnded,
+    RunPreemptionRequested,
+    RunStarted,
+    RunStopRequested,
+)
+from tenure.events.ranking import RankingPublished
+from tenure.events.reports import (
+    CheckpointReported,
+    Heartbeat,
+    HostRegistered,
+    HostSignal,
+    ReplicaExit,
+    ReplicasExited,
+    ReplicasStarted,
+)
+
+_SHOWN_MAX = 4
+"""Hosts or replicas named in one sentence; more are counted."""
+
+_ENDS: dict[EndCause, str] = {
+    EndCause.COMPLETED: "completed",
+    EndCause.FAILED: "failed",
+    EndCause.PREEMPTED: "was preempted",
+    EndCause.DRAINED: "was stopped by a drain",
+    EndCause.HOST_LOST: "was lost with a host",
+    EndCause.CANCELLED: "was cancelled",
+}
+
+
+def tell(fact: Fact, *, to: JobId | None = None) -> str:
+    """The fact as one sentence in the story of job `to`; a fact about another job names that one."""
+    text = " ".join(_SENTENCES[type(fact)](fact).split())
+    job: JobId | None = getattr(fact, "job", None)
+    return text if to is None or job in (None, to) else f"Job {job}: {text[0].lower()}{text[1:]}"
+
+
+def _submitted(fact: JobSubmitted) -> str:
+    spec = fact.spec
+    contract = f"protected for {format_duration(spec.min_runtime_ms)}" if spec.allocated else "unallocated"
+    resumable = ", resumable" if spec.resumable else ""
+    gang = _gang(spec.replicas, spec.gpus_per_replica) + (f" {spec.gpu_type}" if spec.gpu_type else "")
+    return f"{spec.user} asked {spec.budget} for {gang}: {contract}{resumable}."
+
+
+def _gang(replicas: int, gpus: int) -> str:
+    each = _count(gpus, "GPU")
+    return each if replicas == 1 else f"{replicas} replicas of {each}"
+
+
+def _admitted(fact: JobAdmitted) -> str:
+    return f"It entered the queue of {fact.spec.budget}."
+
+
+def _rejected(fact: JobRejected) -> str:
+    return f"It was rejected: {say_why(fact.why)}."
+
+
+def _cancel_requested(fact: JobCancelRequested) -> str:
+    return f"{fact.by} asked for it to be cancelled."
+
+
+def _assigned(fact: RunAssigned) -> str:
+    again = f", resuming for the {_ordinal(fact.resume_count)} time" if fact.resume_count else ""
+    return f"Run {fact.number} was given {_places(fact.placement)}{again}: {say_why(fact.why)}."
+
+
+def _replicas_started(fact: ReplicasStarted) -> str:
+    where = [f"{start.replica} on {start.host}" for start in fact.replicas]
+    return f"{_count(len(where), 'process', 'processes')} of {_run(fact.run)} started: replica {_some(where)}."
+
+
+def _run_started(fact: RunStarted) -> str:
+    if not fact.charged:
+        return f"{_run(fact.run, capital=True)} is running on all its hosts, unallocated and unprotected."
+    length = format_duration(fact.protected_until - fact.at)
+    until = say_instant(fact.protected_until)
+    return f"{_run(fact.run, capital=True)} is running on all its hosts, protected for {length} until {until}."
+
+
+def _checkpoint(fact: CheckpointReported) -> str:
+    return f"{_run(fact.run, capital=True)} saved its progress."
+
+
+def _preemption(fact: RunPreemptionRequested) -> str:
+    whom = f"for {fact.by}" if fact.escrow else f"because {fact.by} drains"
+    return f"{_run(fact.run, capital=True)} is to stop {whom}: {say_why(fact.why)}."
+
+
+def _stop(fact: RunStopRequested) -> str:
+    return f"{_run(fact.run, capital=True)} is to stop: {say_why(fact.why)}."
+
+
+def _replicas_exited(fact: ReplicasExited) -> str:
+    return f"{_count(len(fact.replicas), 'process', 'processes')} of {_run(fact.run)} ended: {_exits(fact.replicas)}."
+
+
+def _exits(gone: Sequence[ReplicaExit]) -> str:
+    return _some([f"replica {each.replica} on {each.host} {_exit(each)}" for each in gone])
+
+
+def _exit(gone: ReplicaExit) -> str:
+    if gone.error is not None:
+        return f"could not be started ({gone.error})"
+    return f"by signal {gone.signal}" if gone.signal is not None else f"with status {gone.code}"
+
+
+def _run_ended(fact: RunEnded) -> str:
+    by = f" for {fact.by}" if fact.by and fact.cause_of_end is EndCause.PREEMPTED else ""
+    return f"{_run(fact.run, capital=True)} {_ENDS[fact.cause_of_end]}{by}: {say_why(fact.why)}."
+
+
+def _requeued(fact: JobRequeued) -> str:
+    return f"It waits again: {say_why(fact.why)}."
+
+
+def _finished(fact: JobFinished) -> str:
+    code = f" with status {fact.exit_code}" if fact.exit_code is not None else ""
+    return f"It is over, {fact.state}{code}: {say_why(fact.why)}."
+
+
+def _deferred(fact: PlacementDeferred) -> str:
+    return f"It waits: {say_why(fact.why)}."
+
+
+def _reservation(fact: ReservationMade) -> str:
+    waits = f", when {_count(len(fact.waits_for), 'run')} in its way will have ended" if fact.waits_for else ""
+    latest = say_instant(fact.latest_start)
+    return f"{_places(fact.placement)} are kept for it; it starts at {latest} at the latest{waits}."
+
+
+def _reservation_dropped(fact: ReservationDropped) -> str:
+    return f"Its reservation is over: {say_why(fact.why)}."
+
+
+def _charged(fact: RunCharged) -> str:
+    refund = f", {gpu_hours(fact.refunded_gpu_ms):.4g} were refunded" if fact.refunded_gpu_ms else ""
+    charged = f"{gpu_hours(fact.charged_gpu_ms):.4g} GPU-hours of {_run(fact.run)} were charged to {fact.budget}"
+    return f"{charged}{refund}: {say_why(fact.why)}."
+
+
+def _tree_changed(fact: BudgetTreeChanged) -> str:
+    comment = f": {fact.comment}" if fact.comment else ""
+    return f"{fact.by} changed the budgets{comment}."
+
+
+def _drain_requested(fact: DrainRequested) -> str:
+    fatal = ", ending its runs at once" if fact.fatal else ""
+    deadline = f", by {say_instant(fact.deadline)}" if fact.deadline else ""
+    return f"{fact.by} asked for {fact.host} to be drained{fatal}{deadline}: {fact.comment}."
+
+
+def _resume_requested(fact: ResumeRequested) -> str:
+    return f"{fact.by} asked for {fact.host} to take runs again{_comment(fact.comment)}."
+
+
+def _repaired(fact: RepairCompleted) -> str:
+    return f"{fact.by} repaired {fact.host}{_comment(fact.comment)}."
+
+
+def _capacity(fact: CapacityChanged) -> str:
+    return f"{fact.host} offers {_count(fact.gpus, 'GPU')}."
+
+
+def _drained(fact: DrainCompleted) -> str:
+    return f"{fact.host} is empty, {format_duration(fact.at - fact.started_at)} after its drain began."
+
+
+def _host_state(fact: HostStateChanged) -> str:
+    return f"{fact.host} is {fact.state}: {say_why(fact.why)}."
+
+
+def _ranking(fact: RankingPublished) -> str:
+    return f"The fair-share order was published: {_count(len(fact.order), 'job')}."
+
+
+def _heartbeat(fact: Heartbeat) -> str:
+    return f"The agent {fact.agent} spoke for {_count(len(fact.hosts), 'host')}."
+
+
+def _registered(fact: HostRegistered) -> str:
+    return f"The agent {fact.agent} registered {_some([spec.host for spec in fact.hosts])}."
+
+
+def _signal(fact: HostSignal) -> str:
+    return f"{fact.host} signalled {fact.signal}: {fact.detail}."
+
+
+def _run(run: RunId, *, capital: bool = False) -> str:
+    return f"{'Run' if capital else 'run'} {run.rpartition('.')[2]}"
+
+
+def _places(placement: Placement) -> str:
+    by_host = gpus_by_host(placement)
+    total = _count(sum(len(gpus) for gpus in by_host.values()), "GPU")
+    return f"{total} on {_some(list(by_host))}"
+
+
+def _some(words: Sequence[str]) -> str:
+    """`a, b, c and 5 more`."""
+    more = f" and {len(words) - _SHOWN_MAX} more" if len(words) > _SHOWN_MAX else ""
+    return ", ".join(words[:_SHOWN_MAX]) + more
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _ordinal(number: int) -> str:
+    return f"{number}{'th' if 10 <= number % 100 <= 20 else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def _comment(text: str) -> str:
+    return f": {text}" if text else ""
+
+
+_SENTENCES: Mapping[Kind, Callable[[Any], str]] = {
+    BudgetTreeChanged: _tree_changed,
+    CapacityChanged: _capacity,
+    CheckpointReported: _checkpoint,
+    DrainCompleted: _drained,
+    DrainRequested: _drain_requested,
+    Heartbeat: _heartbeat,
+    HostRegistered: _registered,
+    HostSignal: _signal,
+    HostStateChanged: _host_state,
+    JobAdmitted: _admitted,
+    JobCancelRequested: _cancel_requested,
+    JobFinished: _finished,
+    JobRejected: _rejected,
+    JobRequeued: _requeued,
+    JobSubmitted: _submitted,
+    PlacementDeferred: _deferred,
+    RankingPublished: _ranking,
+    RepairCompleted: _repaired,
+    ReplicasExited: _replicas_exited,
+    ReplicasStarted: _replicas_started,
+    ReservationDropped: _reservation_dropped,
+    ReservationMade: _reservation,
+    ResumeRequested: _resume_requested,
+    RunAssigned: _assigned,
+    RunCharged: _charged,
+    RunEnded: _run_ended,
+    RunPreemptionRequested: _preemption,
+    RunStarted: _run_started,
+    RunStopRequested: _stop,
+}
