@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from services.ranker import decider as ranker
 
 from services.budget import decider as budget
 from services.health import decider as health
 from services.placer import decider as placer
+from services.ranker import decider as ranker
 from simulator.actor import Actor
 from simulator.agents import Behaviour, VirtualAgents
 from tenure.domain.host import HostSpec
@@ -23,7 +23,7 @@ from tenure.domain.tree import BudgetTree
 from tenure.domain.units import Millis
 from tenure.events.budgets import BudgetTreeChanged
 from tenure.events.fact import Fact, Recorded
-from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, ResumeRequested
+from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
 from tenure.log.memory import MemoryLog
 
 CLUSTER = "sim"
@@ -85,6 +85,10 @@ class World:
     def resume(self, host: HostId) -> None:
         """An operator resumes a host now."""
         self._say(ResumeRequested(at=self.now, host=host, by=OPERATOR))
+
+    def repair(self, host: HostId) -> None:
+        """Somebody repaired a host."""
+        self._say(RepairCompleted(at=self.now, host=host, by=OPERATOR))
 
     def change_tree(self, tree: BudgetTree) -> None:
         """The tree changes now."""

@@ -20,7 +20,7 @@ from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact
-from tenure.events.placing import RunPreemptionRequested
+from tenure.events.placing import PlacementDeferred, RunPreemptionRequested
 
 STARTS_MAX = 500
 """Starts in one decision; the next follows at once. Bounds the time between reading the log and writing it."""
@@ -136,6 +136,9 @@ def _preempt(plan: Plan, job: Job, found: VictimPlan, now: Millis, *, policy: Po
                 deadline=until,
             )
         )
+    numbers = {"gpus_asked": job.spec.gpus, "victims": len(found.victims), "deadline_ms": until}
+    why = Why(rule="P7", reason=Reason.DEFER_VICTIMS_STOPPING, numbers=numbers)
+    plan.facts.append(PlacementDeferred(at=now, job=job.job, why=why))
     plan.asked = True
     plan.view.take(found.placement)
     plan.standings.add(job.spec.budget, job.spec.commitment_gpu_ms)

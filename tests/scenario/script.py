@@ -1,0 +1,174 @@
+"""Scenarios as YAML: given hosts, budgets and knobs; when these things happen; then these facts are in the log.
+
+    why: one sentence for people
+    rules: [P5]
+    given: {hosts: 2x8, budgets: {a: {share: 50}, b: {share: 50}}, policy: {lookback: 1h}}
+    when:
+      - {at: 0s, submit: v, budget: b, gpus: 8, min_runtime: 1h, runs_for: 3h, resumable: true}
+      - {at: 30m, drain: h000}
+    until: 4h
+    then:
+      - {fact: RunPreemptionRequested, run: v.1, at: 1h, why: {reason: disrupt_lower_ratio, numbers: {level: a}}}
+    never:
+      - {fact: RunEnded, cause_of_end: preempted}
+
+Instants are lengths of time since the world began. A `then` entry matches a fact that has at least these values;
+`between: [1h, 61m]` bounds its instant; `count: 2` asks for exactly so many. `present: [key]` in a mapping asks that
+keys are there, whatever their values.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from simulator.agents import Behaviour
+from simulator.world import World
+from tenure.domain.ids import BudgetPath, HostId, JobId, UserName
+from tenure.domain.job import JobSpec, Launch
+from tenure.domain.tree_check import check_tree
+from tenure.domain.units import Millis, format_duration, parse_duration
+from tenure.events.fact import Fact
+from tenure.runtime.cluster_file import parse_hosts
+from tenure.runtime.options import build_policy
+from tenure.runtime.yaml_file import load_yaml
+
+_TOP = {"why", "rules", "cases", "given", "when", "until", "then", "never"}
+_SPEC = {"budget", "user", "gpus", "replicas", "min_runtime", "resumable", "priority", "gpu_type", "grace"}
+_BEHAVIOUR = {
+    "runs_for",
+    "exit_code",
+    "starts_after",
+    "stops_after",
+    "stop_exit_code",
+    "saves_on_stop",
+    "breaks_replica",
+}
+_ACTIONS = ("submit", "cancel", "drain", "resume", "repaired", "silence", "speak", "tree", "restart")
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The scenario in `path`. Raises on an unknown key, so that a misspelt expectation cannot pass."""
+    script = load_yaml(path)
+    assert isinstance(script, dict) and not set(script) - _TOP, f"{path.name}: unknown keys {set(script) - _TOP}"
+    assert script.get("why") and script.get("then"), f"{path.name}: say why, and what must be true then"
+    return script
+
+
+def play(script: Mapping[str, Any]) -> list[Fact]:
+    """Run the scenario to its end. Returns all facts."""
+    given = script["given"]
+    world = World(
+        hosts=parse_hosts(given["hosts"]),
+        tree=check_tree({"budgets": given["budgets"]}),
+        policy=build_policy(given.get("policy", {})),
+    )
+    for entry in script["when"]:
+        world.at(_instant(entry["at"]), lambda entry=entry: _act(world, entry))
+    world.run(_instant(script["until"]))
+    return [recorded.fact for recorded in world.recorded]
+
+
+def check(script: Mapping[str, Any], facts: list[Fact]) -> None:
+    """Assert what the scenario says of these facts."""
+    shown = [msgspec.to_builtins(fact) for fact in facts]
+    for wanted in script["then"]:
+        found = sum(_matches(wanted, fact) for fact in shown)
+        count = wanted.get("count")
+        assert found == count if count is not None else found, f"{found} facts match {wanted}\n{story(shown, wanted)}"
+    for unwanted in script.get("never", ()):
+        found = [fact for fact in shown if _matches(unwanted, fact)]
+        assert not found, f"{unwanted} must never be, but is:\n{story(found, unwanted)}"
+
+
+def story(shown: list[dict[str, Any]], wanted: Mapping[str, Any]) -> str:
+    """Facts of the wanted kind, a line each."""
+    kind = wanted["fact"]
+    lines = [f"  {format_duration(fact['at'])} {fact}" for fact in shown if fact["type"] == kind]
+    return "\n".join(lines[:40]) or f"  there is no {kind}"
+
+
+def _matches(wanted: Mapping[str, Any], fact: Mapping[str, Any]) -> bool:
+    if wanted["fact"] != fact["type"]:
+        return False
+    if "between" in wanted and not _instant(wanted["between"][0]) <= fact["at"] <= _instant(wanted["between"][1]):
+        return False
+    rest = {key: value for key, value in wanted.items() if key not in ("fact", "between", "count")}
+    return _holds(rest, fact)
+
+
+def _holds(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, dict):
+        present = wanted.get("present", ())
+        return (
+            isinstance(found, Mapping)
+            and all(key in found for key in present)
+            and all(_holds(value, found.get(key)) for key, value in wanted.items() if key != "present")
+        )
+    if isinstance(wanted, list):
+        return list(found or ()) == wanted
+    if isinstance(wanted, str) and isinstance(found, int) and not isinstance(found, bool):
+        return _instant(wanted) == found
+    return bool(wanted == found)
+
+
+def _act(world: World, entry: Mapping[str, Any]) -> None:
+    action = next(name for name in _ACTIONS if name in entry)
+    unknown = set(entry) - {"at", action, *(_SPEC | _BEHAVIOUR if action == "submit" else {"fatal"})}
+    assert not unknown, f"unknown keys {unknown} in {entry}"
+    subject = entry[action]
+    match action:
+        case "submit":
+            for name in subject if isinstance(subject, list) else [subject]:
+                world.submit(JobId(name), _spec(entry), _behaviour(entry))
+        case "cancel":
+            world.cancel(JobId(subject))
+        case "drain":
+            world.drain(HostId(subject), fatal=bool(entry.get("fatal", False)))
+        case "resume":
+            world.resume(HostId(subject))
+        case "repaired":
+            world.repair(HostId(subject))
+        case "silence":
+            world.agents.silent[HostId(subject)] = None
+        case "speak":
+            world.agents.speak_again(HostId(subject))
+        case "tree":
+            world.change_tree(check_tree({"budgets": subject}))
+        case "restart":
+            world.actor(subject).restart(with_snapshot=False)
+
+
+def _spec(entry: Mapping[str, Any]) -> JobSpec:
+    more: dict[str, Any] = {}
+    if "grace" in entry:
+        more["grace_ms"] = _instant(entry["grace"])
+    return JobSpec(
+        budget=BudgetPath(entry["budget"]),
+        user=UserName(entry.get("user", "ana")),
+        replicas=entry.get("replicas", 1),
+        gpus_per_replica=entry["gpus"],
+        min_runtime_ms=_instant(entry.get("min_runtime", "0")),
+        resumable=entry.get("resumable", False),
+        priority=entry.get("priority", 0),
+        gpu_type=entry.get("gpu_type"),
+        launch=Launch(command=("true",)),
+        **more,
+    )
+
+
+def _behaviour(entry: Mapping[str, Any]) -> Behaviour:
+    return Behaviour(
+        runs_for_ms=_instant(entry["runs_for"]),
+        exit_code=entry.get("exit_code", 0),
+        starts_after_ms=_instant(entry.get("starts_after", "0")),
+        stops_after_ms=_instant(entry.get("stops_after", "0")),
+        stop_exit_code=entry.get("stop_exit_code"),
+        saves_on_stop=entry.get("saves_on_stop", True),
+        breaks_replica=entry.get("breaks_replica"),
+    )
+
+
+def _instant(text: str) -> Millis:
+    return parse_duration(str(text), field="instant")
