@@ -32,7 +32,7 @@ _STILL_DYING_S = 1.0
 
 
 class Reply(NamedTuple):
-    """What the agent hears at once about a launch: the keeper, or `error` as one line."""
+    """The launch is decided: `error` says in one line why the command does not run, the directory all else."""
 
     directory: str
     error: str = ""
@@ -46,6 +46,7 @@ def keep(directory: str, reply: Callable[[Reply], None]) -> None:
     keeper = KeeperRecord(boot_id=boot_id(), keeper_pid=own.pid, keeper_start_ticks=own.start_ticks)
     try:
         if not files.claim(directory, keeper):
+            reply(Reply(directory=directory))
             return
         files.reserve_exit(directory)
         leader = _start(launch, keeper, directory)

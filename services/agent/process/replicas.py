@@ -159,16 +159,10 @@ class Replicas:
     async def _launch(self, key: _Key, spec: LaunchSpec) -> Launched | LaunchFailed:
         directory = self._directory(key)
         problem = problem_with(spec)
-        if not problem:
-            try:
-                directory.parent.mkdir(mode=0o700, exist_ok=True)
-                directory.mkdir(mode=0o700)
-                files.write_launch(directory, intent_of(spec, asked_ms=self._now()))
+        if not problem and not directory.is_dir():  # else launched before, perhaps by an earlier agent
+            problem = self._write_intent(directory, spec)
+            if not problem:
                 await self._ask_launcher(key, directory)
-            except FileExistsError:
-                pass  # launched before, perhaps by an earlier agent
-            except OSError as error:
-                problem = f"cannot write to {directory} on this host: {error.strerror}"
         if problem:
             return LaunchFailed(run=spec.run, replica=spec.replica, at=self._now(), problem=problem)
         found = await self._settle(key)
@@ -177,9 +171,23 @@ class Replicas:
             return found
         return LaunchFailed(run=spec.run, replica=spec.replica, at=found.at, problem=found.detail)
 
+    def _write_intent(self, directory: Path, spec: LaunchSpec) -> str:
+        """Make the replica's directory. Returns "" or why it cannot be made, and then leaves none."""
+        try:
+            directory.parent.mkdir(mode=0o700, exist_ok=True)
+            directory.mkdir(mode=0o700)
+            files.write_launch(directory, intent_of(spec, asked_ms=self._now()))
+        except OSError as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            return f"cannot write to {directory} on this host: {error.strerror}"
+        return ""
+
     async def _ask_launcher(self, key: _Key, directory: Path) -> None:
-        """Have it launched. What came of it stands in the directory, unless the launcher or the keeper itself broke."""
-        reply = await self._launcher.launch(directory)
+        """Have it launched. What came of it stands in the directory, unless the launcher or the keeper itself broke.
+
+        A launcher that died may or may not have begun. Asking the next one is safe: only one keeper gets the claim.
+        """
+        reply = await self._launcher.launch(directory) or await self._launcher.launch(directory)
         if reply is None or not reply.error or files.read_exit(directory) is not None:
             return
         keeper = files.read_keeper(directory) or self._rule_out(directory)
