@@ -4,7 +4,7 @@ A handle is the engine's session: settings, parameters and database of one reque
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class Handle:
         with _engine_errors():
             return _piece(self._connection.query(text, output_format, params=dict(parameters)))
 
-    def stream(self, text: bytes, *, output_format: str, parameters: Mapping[str, str]) -> Iterator[Piece]:
+    def stream(self, text: bytes, *, output_format: str, parameters: Mapping[str, str]) -> Generator[Piece]:
         """Run a SELECT block by block; closing the iterator early cancels it. Raises `DatabaseError`, also midway."""
         with _engine_errors():
             result = self._connection.send_query(text, output_format, params=dict(parameters))
@@ -86,7 +86,7 @@ class Handle:
 
 
 class Engine:
-    """An open data path. It stays open until `close`, whatever happens to single handles."""
+    """An open data path. It stays open until `close`, whatever happens to single handles. Any thread may use it."""
 
     def __init__(self, *, root: Any, connection_string: str) -> None:
         self._root = root
@@ -111,18 +111,25 @@ class Engine:
 
     @contextlib.contextmanager
     def handle(
-        self, *, database: str, settings: Mapping[str, str], parameters: Mapping[str, str] | None = None
+        self,
+        *,
+        query_id: str,
+        database: str = DATABASE,
+        settings: Mapping[str, str] | None = None,
+        parameters: Mapping[str, str] | None = None,
     ) -> Iterator[Handle]:
         """A fresh handle on `database` with `settings` over the profile. Raises `DatabaseError` for a wrong one.
 
-        `parameters` are needed here only for inserts, which cannot be given them otherwise.
+        The engine numbers its queries itself: `query_id`, of URL characters only, becomes their log_comment, where
+        `kill` finds it. `parameters` are needed here only for inserts, which cannot be given them otherwise.
         """
-        connection = _chdb.connect(self._connection_string)
+        with _engine_errors():
+            connection = _chdb.connect(f"{self._connection_string}&log_comment={query_id}")
         try:
             with _engine_errors():
                 if database != DATABASE:
                     connection.query(f"USE {_identifier(database)}", "Null")
-                changes = {name: value for name, value in settings.items() if PROFILE.get(name) != value}
+                changes = {name: value for name, value in (settings or {}).items() if PROFILE.get(name) != value}
                 changes |= {f"param_{name}": value for name, value in (parameters or {}).items()}
                 if changes:
                     pairs = ", ".join(f"{name} = {_literal(value)}" for name, value in changes.items())
@@ -131,10 +138,17 @@ class Engine:
         finally:
             connection.close()
 
+    def kill(self, query_id: str) -> None:
+        """Ask the statements of a request to end; they may have ended already."""
+        self._kill(f"Settings['log_comment'] = {_literal(query_id)}")
+
     def kill_all(self) -> None:
         """Ask every running statement to end."""
-        with contextlib.suppress(RuntimeError):
-            self._root.query("KILL QUERY WHERE 1 ASYNC", "Null")
+        self._kill("1")
+
+    def _kill(self, condition: str) -> None:
+        with self.handle(query_id="kill") as handle:
+            handle.run(f"KILL QUERY WHERE {condition} ASYNC".encode(), output_format="Null", parameters={})
 
     def close(self) -> None:
         """Write out what is in memory and give the data path up. No handle may be in use."""

@@ -23,6 +23,8 @@ from services.clickhouse.trouble import (
 
 _READ_BYTES = 256 * 1024
 _FORM_BYTES_MAX = 64 << 20
+_QUERY_ID = re.compile(r"[A-Za-z0-9_.:/@-]{1,200}")
+_FORMAT_NAME = re.compile(r"[A-Za-z0-9_]{1,60}")
 _SETTING_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 _NOT_SETTINGS = frozenset(
@@ -152,16 +154,16 @@ def read_request(*, method: str, query_string: str, headers: Message, body: Body
             NOT_IMPLEMENTED, "compress=1 and decompress=1 are not served: use Accept-Encoding and Content-Encoding"
         )
     parameters = {name.removeprefix("param_"): value for name, value in values.items() if name.startswith("param_")}
-    query_id = values.get("query_id") or ""
+    query_id = values.get("query_id") or str(uuid.uuid4())
     default_format = values.get("default_format") or headers.get("X-ClickHouse-Format") or "TabSeparated"
-    if not (query_id.isascii() and query_id.isprintable() and default_format.isalnum()):  # both go into headers
-        raise DatabaseError(BAD_ARGUMENTS, "query_id or default_format has characters that are not allowed in it")
+    if not (_QUERY_ID.fullmatch(query_id) and _FORMAT_NAME.fullmatch(default_format)):
+        raise DatabaseError(BAD_ARGUMENTS, "query_id or default_format: use letters, digits and _ . : / @ - only")
     return Request(
         query=values.get("query", "").encode(errors="surrogateescape").rstrip(),
         body=body,
-        query_id=query_id or str(uuid.uuid4()),
+        query_id=query_id,
         database=values.get("database") or headers.get("X-ClickHouse-Database") or DATABASE,
-        settings=_settings(values, method=method, query_id=query_id),
+        settings=_settings(values, method=method),
         parameters=parameters,
         default_format=default_format,
         accept_encoding=headers.get("Accept-Encoding", "") if values.get("enable_http_compression") == "1" else "",
@@ -170,15 +172,13 @@ def read_request(*, method: str, query_string: str, headers: Message, body: Body
     )
 
 
-def _settings(values: Mapping[str, str], *, method: str, query_id: str) -> dict[str, str]:
+def _settings(values: Mapping[str, str], *, method: str) -> dict[str, str]:
     settings = {
         name: value for name, value in values.items() if name not in _NOT_SETTINGS and not name.startswith("param_")
     }
     for name in (*settings, *(name for name in values if name.startswith("param_"))):
         if not _SETTING_NAME.fullmatch(name):
             raise DatabaseError(BAD_ARGUMENTS, f"{name[:60]!r} is neither a setting nor a parameter's name")
-    if query_id:
-        settings.setdefault("log_comment", query_id)  # the engine numbers its queries itself; KILL QUERY finds this
     if method == "GET":
         settings.setdefault("readonly", "2")  # as a real server does: a link that is followed changes nothing
     return settings

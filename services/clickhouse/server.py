@@ -17,12 +17,14 @@ from services.clickhouse.reply import Reply, content_type, summary
 from services.clickhouse.request import Body, Request, read_request
 from services.clickhouse.statement import HEAD_BYTES_MAX, Statement, kill_by_client_id, read_statement
 from services.clickhouse.trouble import TOO_MANY_SIMULTANEOUS_QUERIES, DatabaseError
+from services.clickhouse.watch import Watch
 
 logger = logging.getLogger(__name__)
 
 STATEMENT_BYTES_MAX = 64 << 20
 """The longest text of a statement, VALUES included. Rows in any other format are not held in memory and not counted."""
-_IDLE_S = 60.0
+_IDLE_S = 300.0
+_POLL_S = 0.1
 _HOLD_BYTES = 1 << 20
 _COLLECT_BYTES = 64 << 20
 _DRAIN_BYTES = 16 << 20
@@ -61,11 +63,12 @@ class Gate:
 
 
 class Server(ThreadingHTTPServer):
-    """Listens from the moment it is made; answers once `engine` is set and `serve_forever` runs."""
+    """Listens from the moment it is made, so that a taken port is known early; answers once it is started."""
 
     daemon_threads = True
     request_queue_size = 128
     engine: Engine
+    watch: Watch
 
     def __init__(self, *, port: int, token: str, connections_max: int, body_bytes_max: int) -> None:
         """Raises OSError when the port is taken."""
@@ -74,6 +77,18 @@ class Server(ThreadingHTTPServer):
         self.gate = Gate()
         self._connections = threading.BoundedSemaphore(connections_max)
         super().__init__((HOST, port), Handler)
+
+    def start(self, engine: Engine) -> None:
+        """Answer with `engine`, in threads of its own."""
+        self.engine = engine
+        self.watch = Watch(engine.kill)
+        threading.Thread(target=self.serve_forever, args=(_POLL_S,), name="accept", daemon=True).start()
+
+    def stop_accepting(self) -> None:
+        """Take no new connections; requests under way go on (see `gate`)."""
+        self.shutdown()
+        self.server_close()
+        self.watch.close()
 
     @property
     def port(self) -> int:
@@ -171,7 +186,7 @@ class Handler(BaseHTTPRequestHandler):
                 token=self.server.token,
             )
             reply = self._reply(query_id=request.query_id, accept_encoding=request.accept_encoding)
-            _run(self.server.engine, request, reply)
+            self._run(request, reply)
         except DatabaseError as error:
             if reply.has_begun:
                 reply.fail(error)
@@ -183,32 +198,27 @@ class Handler(BaseHTTPRequestHandler):
                 reply = self._reply()
             reply.send_error(error)
 
-
-def _run(engine: Engine, request: Request, reply: Reply) -> None:
-    """From the statement to its result."""
-    text, statement = _read(request)
-    if text.strip() == HELLO:
-        _send_hello(engine, request, reply)
-        return
-    carries_rows = statement.rows_at is not None
-    with engine.handle(
-        database=request.database,
-        settings=request.settings,
-        parameters=request.parameters if carries_rows else None,
-    ) as handle:
-        if statement.rows_at is not None:
-            rows = itertools.chain([text[statement.rows_at :]], request.body.pieces)
-            written = handle.insert(statement.text, input_format=statement.format or "", pieces=filter(None, rows))
-            reply.send(b"", headers={"X-ClickHouse-Summary": summary(written)})
+    def _run(self, request: Request, reply: Reply) -> None:
+        """From the statement to its result."""
+        text, statement = _read(request)
+        if text.strip() == HELLO:
+            _send_hello(self.server.engine, request, reply)
             return
-        output_format = statement.format or request.default_format
-        if statement.can_stream and output_format in _BLOCKWISE:
-            _send_blocks(handle, statement, request, reply, output_format)
-            return
-        command = kill_by_client_id(statement.text) if statement.verb == "KILL" else statement.text
-        result = handle.run(command, output_format=output_format, parameters=request.parameters)
-        headers = _result_headers(output_format) if statement.returns_rows else {}
-        reply.send(result.data, headers={**headers, "X-ClickHouse-Summary": summary(result)})
+        with self.server.engine.handle(
+            query_id=request.query_id,
+            database=request.database,
+            settings=request.settings,
+            parameters=None if statement.rows_at is None else request.parameters,
+        ) as handle:
+            if statement.rows_at is not None:
+                rows = itertools.chain([text[statement.rows_at :]], request.body.pieces)
+                written = handle.insert(statement.text, input_format=statement.format or "", pieces=filter(None, rows))
+                reply.send(b"", headers={"X-ClickHouse-Summary": summary(written)})
+            elif statement.can_stream:
+                with self.server.watch.over(request.query_id, self.connection):
+                    _send_select(handle, statement, request, reply)
+            else:
+                _send_whole(handle, statement, request, reply)
 
 
 def _read(request: Request) -> tuple[bytes, Statement]:
@@ -231,19 +241,33 @@ def _read(request: Request) -> tuple[bytes, Statement]:
     return text, statement
 
 
-def _send_blocks(handle: Handle, statement: Statement, request: Request, reply: Reply, output_format: str) -> None:
-    """A result block by block: in one piece with its totals if it is short, else as it comes."""
-    blocks = handle.stream(statement.text, output_format=output_format, parameters=request.parameters)
-    headers = _result_headers(output_format)
-    total, ended = _gather(blocks, bytes_max=_COLLECT_BYTES if request.collect else _HOLD_BYTES)
-    if ended:
-        reply.send(total.data, headers={**headers, "X-ClickHouse-Summary": summary(total)})
+def _send_whole(handle: Handle, statement: Statement, request: Request, reply: Reply) -> None:
+    """The result of any statement, if it has one, made before it is sent."""
+    output_format = statement.format or request.default_format
+    command = kill_by_client_id(statement.text) if statement.verb == "KILL" else statement.text
+    result = handle.run(command, output_format=output_format, parameters=request.parameters)
+    headers = _result_headers(output_format) if statement.returns_rows else {}
+    reply.send(result.data, headers={**headers, "X-ClickHouse-Summary": summary(result)})
+
+
+def _send_select(handle: Handle, statement: Statement, request: Request, reply: Reply) -> None:
+    """The result of a SELECT: in one piece with its totals if it is short, else block by block as it comes."""
+    output_format = statement.format or request.default_format
+    if output_format not in _BLOCKWISE:
+        _send_whole(handle, statement, request, reply)
         return
-    reply.begin(headers)
-    reply.write(total.data)
-    for block in blocks:
-        reply.write(block.data)
-    reply.end()
+    blocks = handle.stream(statement.text, output_format=output_format, parameters=request.parameters)
+    with contextlib.closing(blocks):  # before the handle is: an unfinished query is cancelled through it
+        headers = _result_headers(output_format)
+        total, ended = _gather(blocks, bytes_max=_COLLECT_BYTES if request.collect else _HOLD_BYTES)
+        if ended:
+            reply.send(total.data, headers={**headers, "X-ClickHouse-Summary": summary(total)})
+            return
+        reply.begin(headers)
+        reply.write(total.data)
+        for block in blocks:
+            reply.write(block.data)
+        reply.end()
 
 
 def _gather(blocks: Iterator[Piece], *, bytes_max: int) -> tuple[Piece, bool]:

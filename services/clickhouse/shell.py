@@ -38,6 +38,7 @@ def _serve(options: Options) -> None:
     stop = threading.Event()
     _stop_on_signals(stop)
     with _own(options.data):
+        _withdraw(options.ready_file)  # what a killed one left
         token = _token(options.token_file)
         # Imported only by the process that owns the data: it starts threads, takes signals, costs 200 ms.
         from services.clickhouse.engine import Engine
@@ -62,13 +63,11 @@ def _serve(options: Options) -> None:
         )
         engine = Engine.open(options.data / "engine", config=config)
         _stop_on_signals(stop)  # again: the engine may have taken them
-        server.engine = engine
-        threading.Thread(target=server.serve_forever, name="accept", daemon=True).start()
+        server.start(engine)
         _announce(options.ready_file, port=server.port, token=token)
         stop.wait()
         logger.info("stopping")
-        server.shutdown()
-        server.server_close()
+        server.stop_accepting()
         if not server.gate.close(options.drain_s):
             logger.warning("statements still run after %g s: killing them", options.drain_s)
             engine.kill_all()

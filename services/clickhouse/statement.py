@@ -17,15 +17,19 @@ HEAD_BYTES_MAX = 256 * 1024
 
 _TOKEN = re.compile(
     rb"""
-    (?P<blank>   [ \t\r\n\f\v]+ | --[^\n]* | /\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/ | \#[ !][^\n]* )
-  | (?P<string>  '(?:[^'\\]|\\.|'')*' )
-  | (?P<quoted>  `(?:[^`\\]|``)*` | "(?:[^"\\]|"")*" )
-  | (?P<word>    [A-Za-z_][A-Za-z0-9_]* )
-  | (?P<number>  [0-9][A-Za-z0-9_.]* )
-  | (?P<symbol>  /(?![/*]) | [()\[\]{},;:.*+%=<>!?|^&~@-] )
+    (?: [ \t\r\n\f\v]++ | --[^\n]*+ | /\*(?:[^*/]++|\*(?!/)|/(?!\*))*+\*/ | \#[ !][^\n]*+ )*+
+    (?:
+        (?P<word>    [A-Za-z_][A-Za-z0-9_]*+ )
+      | (?P<quoted>  `(?:[^`\\]++|``)*+` | "(?:[^"\\]++|"")*+" )
+      | (?P<string>  '(?:[^'\\]++|\\.|'')*+' )
+      | (?P<bracket> [()\[\]{};] )
+      | (?P<other>   (?: [0-9][A-Za-z0-9_.]*+ | [,:.*+%=<>!?|^&~@] | -(?!-) | /(?![/*]) )++ )
+      | (?P<end>     \Z )
+    )
     """,
     re.VERBOSE | re.DOTALL,
 )
+"""One token with the blanks and comments before it. `other` takes a run of numbers and signs, which decide nothing."""
 
 _REFUSED_WORDS = frozenset({b"outfile", b"infile", b"queryrunner"})
 _REFUSED_CALLS = frozenset(
@@ -77,19 +81,6 @@ class Statement:
         return self.verb in ("SELECT", "WITH") and not self.has_totals
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: bytes
-    start: int
-    end: int
-
-    @property
-    def word(self) -> bytes:
-        """The token in lower case if it is an unquoted word, else nothing."""
-        return self.text.lower() if self.kind == "word" else b""
-
-
 def read_statement(text: bytes, *, complete: bool = True) -> Statement | None:
     """Read `text`: a statement, perhaps followed by the rows of an insert. Raises `DatabaseError` if it may not run.
 
@@ -105,11 +96,11 @@ def read_statement(text: bytes, *, complete: bool = True) -> Statement | None:
 
 
 class _Reader:
-    """One pass over the tokens, checking each of them."""
+    """One pass over the tokens, each of them checked."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
-        self._tokens = _checked(_tokens(text))
+        self._tokens = _checked_tokens(text)
         self._depth = 0
         self._verb = ""
         self._has_totals = False
@@ -119,43 +110,42 @@ class _Reader:
 
     def read_insert_head(self) -> Statement | None:
         """The statement if it is an insert of rows; else None, with at least the first word read."""
-        for token in self._tokens:
-            self._note(token)
+        for token, word, start, end in self._tokens:
+            self._note(token, word)
             if self._verb not in ("", "INSERT"):
                 return None
             if self._depth:
                 continue
-            if token.word in (b"select", b"with"):
+            if word in (b"select", b"with"):
                 return None
-            if token.word == b"values":
-                return self._values(token.end)
-            if token.word == b"format":
-                return self._rows(token)
+            if word == b"values":
+                return self._values(end)
+            if word == b"format":
+                return self._rows(start)
         return None
 
     def read_rest(self) -> Statement:
         """The statement when it is not an insert of rows."""
-        for token in self._tokens:
-            self._note(token)
+        for token, word, _, _ in self._tokens:
+            self._note(token, word)
         if not self._verb:
             raise DatabaseError(SYNTAX_ERROR, "Empty query: give a statement in the body or in the query parameter")
         return Statement(text=self._text, verb=self._verb, format=self._format, has_totals=self._has_totals)
 
-    def _note(self, token: _Token) -> None:
-        if token.text in b"([{":
-            self._depth += 1
-        elif token.text in b")]}":
-            self._depth = max(0, self._depth - 1)
-        word = token.word
+    def _note(self, token: bytes, word: bytes) -> None:
         if not self._verb and word:
             self._verb = word.decode().upper()
-        self._has_totals |= word == b"totals"
-        if self._depth or token.text == b";":
-            return
-        if self._verb == "WITH" and word == b"insert":
-            self._verb = "INSERT"
-        if self._expects_format and word:
-            self._format = token.text.decode()
+        if token in _OPENING:
+            self._depth += 1
+        elif token in _CLOSING:
+            self._depth -= 1
+        elif self._depth == 0 and token != b";":
+            self._note_outside(token, word)
+
+    def _note_outside(self, token: bytes, word: bytes) -> None:
+        """A token outside all brackets, where clauses begin."""
+        if word and self._expects_format:
+            self._format = token.decode()
             self._expects_format = False
         elif word == b"format":
             self._expects_format = True
@@ -165,6 +155,9 @@ class _Reader:
             # It was a column or an alias: after the clause itself comes nothing but SETTINGS.
             self._expects_format = False
             self._format = None
+            self._has_totals |= word == b"totals"
+            if word == b"insert" and self._verb == "WITH":
+                self._verb = "INSERT"
 
     def _values(self, rows_at: int) -> Statement:
         if _SUSPECT.search(self._text, rows_at):
@@ -172,51 +165,63 @@ class _Reader:
                 pass
         return Statement(text=self._text, verb="INSERT", format="Values")
 
-    def _rows(self, clause: _Token) -> Statement | None:
-        name = next(self._tokens, None)
-        if name is None or not name.word:
+    def _rows(self, head_ends: int) -> Statement | None:
+        _, word, start, end = next(self._tokens, _NOTHING)
+        if not word:
             return None
-        if name.word == b"values":
-            return self._values(name.end)
+        if word == b"values":
+            return self._values(end)
         # The engine skips blanks and one line end between the name and the rows.
-        rows = re.compile(rb"[ \t\f]*\r?\n?").match(self._text, name.end)
+        rows = re.compile(rb"[ \t\f]*\r?\n?").match(self._text, end)
         assert rows is not None, "the pattern also matches nothing"
-        return Statement(text=self._text[: clause.start], verb="INSERT", format=name.text.decode(), rows_at=rows.end())
+        name = self._text[start:end].decode()
+        return Statement(text=self._text[:head_ends], verb="INSERT", format=name, rows_at=rows.end())
 
 
-def _tokens(text: bytes) -> Iterator[_Token]:
-    position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise DatabaseError(
-                SYNTAX_ERROR,
-                f"Cannot read the statement at byte {position} ({text[position : position + 20]!r}): close every quote "
-                "and comment, and outside quotes write plain ASCII without $, // and escapes in names",
-            )
-        position = match.end()
-        if match.lastgroup != "blank":
-            yield _Token(str(match.lastgroup), match.group(), match.start(), position)
+_Token = tuple[bytes, bytes, int, int]
+"""The token, the same in lower case if it is an unquoted word (else nothing), where it starts, where it ends."""
+_NOTHING: _Token = (b"", b"", 0, 0)
+_OPENING = frozenset({b"(", b"[", b"{"})
+_CLOSING = frozenset({b")", b"]", b"}"})
 
 
-def _checked(tokens: Iterator[_Token]) -> Iterator[_Token]:
-    """The same tokens; raises at the first that makes the statement one that may not run."""
-    previous = _Token("symbol", b"", 0, 0)
+def _checked_tokens(text: bytes) -> Iterator[_Token]:
+    """The tokens of `text`. Raises at the first that cannot be read, or that makes it a statement that may not run."""
+    match_next = _TOKEN.scanner(text).match  # type: ignore[attr-defined]  # the type stubs do not know it
+    called = b""
     ended = False
-    for token in tokens:
-        if ended and token.text != b";":
+    position = 0
+    while (match := match_next()) is not None:
+        kind = match.lastgroup
+        if kind == "end":
+            return
+        token, start, position = match[kind], match.start(kind), match.end()
+        if ended and token != b";":
             raise DatabaseError(SYNTAX_ERROR, "Multi-statements are not allowed: send one statement a request")
-        ended = ended or token.text == b";"
-        if token.word in _REFUSED_WORDS:
-            raise _refused(token.word)
-        if token.text == b"(" and previous.kind in ("word", "quoted"):
-            called = previous.text.strip(b'`"').lower()
-            if called in _REFUSED_CALLS:
-                raise _refused(called + b"()")
-            if called == b"input":
-                raise DatabaseError(NOT_IMPLEMENTED, "The embedded database has no input(): insert the rows themselves")
-        previous = token
-        yield token
+        if kind == "word":
+            called = word = token.lower()
+            if word in _REFUSED_WORDS:
+                raise _refused(word)
+            yield token, word, start, position
+            continue
+        if token == b"(" and called:
+            _check_call(called)
+        ended = ended or token == b";"
+        called = token[1:-1].lower() if kind == "quoted" else b""
+        yield token, b"", start, position
+    here = text[position : position + 200].strip()[:20]
+    raise DatabaseError(
+        SYNTAX_ERROR,
+        f"Cannot read the statement after byte {position} ({here!r}): close every quote and comment, and outside "
+        "quotes write plain ASCII without $, //, nested comments and escapes in names",
+    )
+
+
+def _check_call(name: bytes) -> None:
+    if name in _REFUSED_CALLS:
+        raise _refused(name + b"()")
+    if name == b"input":
+        raise DatabaseError(NOT_IMPLEMENTED, "The embedded database has no input(): insert the rows themselves")
 
 
 def _refused(what: bytes) -> DatabaseError:

@@ -52,6 +52,6 @@ def from_engine(message: str) -> DatabaseError:
     inner = inner.removeprefix("DB::Exception: ")
     symbols = _SYMBOL.findall(inner)
     name = symbols[-1] if symbols else "UNKNOWN_EXCEPTION"
-    while inner.endswith(f"({name})"):
-        inner = inner.removesuffix(f"({name})").rstrip()
+    while inner.rstrip(".").endswith(f"({name})"):
+        inner = inner.rstrip(".").removesuffix(f"({name})").rstrip()
     return DatabaseError((code, name), inner)
