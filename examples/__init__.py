@@ -1,0 +1,1 @@
+"""Examples: a budget tree, real scripts, and the demo that runs them."""
