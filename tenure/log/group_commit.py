@@ -9,23 +9,21 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from tenure.domain.ids import Position
 from tenure.log.port import ATOMIC_MAX, LogFull
-from tenure.log.publish import Letter
+from tenure.log.publish import Letter, Place
 
 BYTES_MAX = 4 << 20
 """Payload of one group, unless a single append is larger."""
 BATCH_PAYS_FROM = 8
 """A batch costs the server about 3 ms however small it is, a plain publish 0.3 ms: so many of those cost the same."""
 
-Placed = list[Position | None]
-Write = Callable[[Sequence[Letter]], Awaitable[Placed]]
+Write = Callable[[Sequence[Letter]], Awaitable[list[Place]]]
 
 
 @dataclass(slots=True, eq=False)
 class _Entry:
     letters: Sequence[Letter]
-    placed: "asyncio.Future[Placed]"
+    placed: "asyncio.Future[list[Place]]"
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -40,7 +38,7 @@ class GroupCommit:
         self._queue: deque[_Entry] = deque()
         self._writing: asyncio.Task[None] | None = None
 
-    async def append(self, letters: Sequence[Letter]) -> Placed:
+    async def append(self, letters: Sequence[Letter]) -> list[Place]:
         """Write the letters with whatever else is waiting. Returns and raises what `write` does for them alone."""
         entry = _Entry(letters, asyncio.get_running_loop().create_future())
         self._queue.append(entry)
@@ -84,7 +82,7 @@ class GroupCommit:
         except LogFull:
             await self._write_each(group)  # a small one may still fit where all of them do not
             return
-        except Exception as error:  # whatever it is belongs to those who wait, not to this task
+        except Exception as error:  # noqa: BLE001  # whatever it is belongs to those who wait, not to this task
             for entry in group:
                 _settle(entry, error)
             return
@@ -99,7 +97,7 @@ class GroupCommit:
             _settle(entry, result)
 
 
-def _settle(entry: _Entry, result: Placed | BaseException) -> None:
+def _settle(entry: _Entry, result: list[Place] | BaseException) -> None:
     if entry.placed.done():
         return  # its caller was cancelled meanwhile
     if isinstance(result, BaseException):

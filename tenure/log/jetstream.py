@@ -8,33 +8,35 @@ from functools import partial
 from pathlib import Path
 
 from tenure.domain.ids import LOG_START, Position
-from tenure.events.catalogue import Kind
-from tenure.events.fact import Fact, Lane
+from tenure.events.catalogue import KINDS, Kind
+from tenure.events.fact import Fact, Recorded
 from tenure.log.feed import JetStreamFeed
-from tenure.log.group_commit import GroupCommit, Placed
+from tenure.log.group_commit import GroupCommit
 from tenure.log.link import Access, Link, Refused
 from tenure.log.port import ATOMIC_MAX, Appended, Expect, check_ids
-from tenure.log.publish import Letter, Publisher
+from tenure.log.publish import NO_MESSAGE, Letter, Place, Publisher
 from tenure.log.stream import ANSWER_S, Sizing, StreamState, ensure_stream
 from tenure.log.subjects import Subjects
 
 PATIENCE_S = 10.0
 """How long an operation waits for a server that is away (a restart takes a second) before it is `Unavailable`."""
 HEARTBEATS_KEPT_S = 30 * 86_400
-NO_MESSAGE = 10037
 
 
 class JetStreamLog:
     """See `Log`. Safe for any number of tasks of one event loop; use one for a process."""
 
     def __init__(
-        self, link: Link, subjects: Subjects, publisher: Publisher, state: StreamState, *, patience_s: float
+        self, link: Link, subjects: Subjects, state: StreamState, *, patience_s: float, heartbeats_kept_s: int
     ) -> None:
         """Use `connect`."""
-        self._link, self._subjects, self._publisher = link, subjects, publisher
+        self._link, self._subjects = link, subjects
         self._identity = state.identity
-        self._group = GroupCommit(publisher.write)
         self._patience_s = patience_s
+        self._publisher = Publisher(
+            link, subjects, read=self._read, patience_s=patience_s, heartbeats_kept_s=heartbeats_kept_s
+        )
+        self._group = GroupCommit(self._publisher.write)
         self._feeds: weakref.WeakSet[JetStreamFeed] = weakref.WeakSet()
 
     @classmethod
@@ -65,8 +67,7 @@ class JetStreamLog:
         except BaseException:
             await link.close()
             raise
-        publisher = Publisher(link, subjects, patience_s=patience_s, heartbeats_kept_s=heartbeats_kept_s)
-        return cls(link, subjects, publisher, state, patience_s=patience_s)
+        return cls(link, subjects, state, patience_s=patience_s, heartbeats_kept_s=heartbeats_kept_s)
 
     async def identity(self) -> str:
         """See `Log.identity`: a random id that the stream was made with."""
@@ -81,35 +82,34 @@ class JetStreamLog:
         if len(letters) > ATOMIC_MAX:
             return await self._append_long(letters, expect)
         if expect is None:
-            placed = await self._group.append(letters)
-        else:
-            placed = await self._publisher.write(letters, expect)
-        return await self._appended(letters, placed)
+            return _appended(await self._group.append(letters))
+        return _appended(await self._publisher.write(letters, expect))
 
     async def _append_long(self, letters: Sequence[Letter], expect: Expect | None) -> Appended:
         """Append part by part; each part expects what the one before it left."""
-        appended = Appended(last=LOG_START, duplicate=True)
+        places: list[Place] = []
         for start in range(0, len(letters), ATOMIC_MAX):
             part = letters[start : start + ATOMIC_MAX]
             placed = await self._publisher.write(part, expect)
-            done = await self._appended(part, placed)
-            appended = Appended(last=done.last, duplicate=appended.duplicate and done.duplicate)
+            places += placed
             if expect is not None:
-                expect = Expect(lane=expect.lane, last=await self._last_in(expect, part, placed))
-        return appended
+                guarded = (
+                    place.position
+                    for letter, place in zip(part, placed, strict=True)
+                    if expect.lane.covers(letter.lane)
+                )
+                expect = Expect(lane=expect.lane, last=max(guarded, default=expect.last))
+        return _appended(places)
 
-    async def _appended(self, letters: Sequence[Letter], placed: Placed) -> Appended:
-        written = [position for position in placed if position is not None]
-        if written:
-            return Appended(last=max(written))
-        return Appended(last=await self._publisher.where(letters[-1]), duplicate=True)
-
-    async def _last_in(self, expect: Expect, letters: Sequence[Letter], placed: Placed) -> Position:
-        """Where the last of the letters in the guarded lane stands; if none is in it, the lane has not moved."""
-        for letter, position in zip(reversed(letters), reversed(placed), strict=True):
-            if expect.lane.covers(Lane(letter.lane)):
-                return await self._publisher.where(letter) if position is None else position
-        return expect.last
+    async def _read(self, first: Position, count: int) -> Sequence[Recorded]:
+        """The facts of so many positions, or as many of them as there are."""
+        last = min(first + count - 1, await self.head())
+        feed = await self.follow(tuple(KINDS.values()), after=Position(first - 1))
+        facts: list[Recorded] = []
+        while feed.passed < last:
+            facts += await feed.next(self._patience_s)
+        await feed.close()
+        return facts
 
     async def follow(self, kinds: Sequence[Kind], *, after: Position) -> JetStreamFeed:
         """See `Log.follow`."""
@@ -143,3 +143,8 @@ class JetStreamLog:
         for feed in list(self._feeds):
             await feed.close()
         await self._link.close()
+
+
+def _appended(places: Sequence[Place]) -> Appended:
+    fresh = [place.position for place in places if place.fresh]
+    return Appended(last=max(fresh, default=places[-1].position), duplicate=not fresh)

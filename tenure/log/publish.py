@@ -4,14 +4,17 @@ The server tells of a duplicate id in three ways: a plain publish is acknowledge
 one meets its own condition first (conflict), and a batch is refused whole. `Publisher.write` makes one behaviour of it.
 """
 
-import asyncio
+import dataclasses
 import itertools
 import uuid
-from collections.abc import Mapping, Sequence
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 from tenure.domain.ids import FactId, Position
-from tenure.events.fact import Fact, Lane
+from tenure.events.fact import Fact, Lane, Recorded
 from tenure.events.reports import Heartbeat
 from tenure.log import codec
 from tenure.log.link import Link, Refused
@@ -21,12 +24,14 @@ from tenure.log.subjects import Subjects
 HEADERS_MAX = 1_024
 """Bytes of a message that we leave for its headers (they count as payload)."""
 ACK_S = 5.0
-PROBES_AT_ONCE = 32
 NEVER = str(2**53 - 1)
 """A sequence that no stream reaches: a batch expecting it is always refused."""
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
-WRONG_LAST, LAST_IN_FLIGHT = 10071, 10164
+WRONG_LAST = (10071, 10164)
+"""The condition does not hold; of a replicated stream also: it is being changed right now."""
 DUPLICATE = 10201
+NO_MESSAGE = 10037
 STORE_FAILED, NO_STORAGE, NO_RESOURCES, ACCOUNT_FULL, LIMITS_EXCEEDED = 10077, 10047, 10023, 10002, 10028
 FULL = (NO_STORAGE, NO_RESOURCES, ACCOUNT_FULL, LIMITS_EXCEEDED)
 
@@ -42,11 +47,24 @@ class Letter:
     headers: Mapping[str, str]
 
 
+class Place(NamedTuple):
+    """Where a letter stands in the log, and whether it was written just now or had been there before."""
+
+    position: Position
+    fresh: bool
+
+
+Read = Callable[[Position, int], Awaitable[Sequence[Recorded]]]
+"""Reads so many positions of the log from one on."""
+
+
 class Publisher:
     """Writes letters, surviving outages up to `patience_s` long."""
 
-    def __init__(self, link: Link, subjects: Subjects, *, patience_s: float, heartbeats_kept_s: int) -> None:
-        self._link, self._subjects = link, subjects
+    def __init__(
+        self, link: Link, subjects: Subjects, *, read: Read, patience_s: float, heartbeats_kept_s: int
+    ) -> None:
+        self._link, self._subjects, self._read = link, subjects, read
         self._patience_s = patience_s
         self._beat_headers = {"Nats-TTL": f"{heartbeats_kept_s}s"}
         self._session = uuid.uuid4().hex
@@ -67,11 +85,10 @@ class Publisher:
             id=fact.id, lane=fact.lane, subject=self._subjects.of(type(fact)), payload=payload, headers=headers
         )
 
-    async def write(self, letters: Sequence[Letter], expect: Expect | None = None) -> list[Position | None]:
+    async def write(self, letters: Sequence[Letter], expect: Expect | None = None) -> list[Place]:
         """Write up to `ATOMIC_MAX` letters with different ids; those not in the log yet all together or not at all.
 
-        Returns the position of each, None for those that were in the log already. Raises `Conflict`, `LogFull`,
-        `Unavailable`.
+        Returns the place of each. Raises `Conflict`, `LogFull`, `Unavailable`.
         """
         assert 0 < len(letters) <= ATOMIC_MAX, "the caller cuts longer appends"
         return await self._link.patiently(
@@ -80,97 +97,121 @@ class Publisher:
             patience_s=self._patience_s,
         )
 
-    async def where(self, letter: Letter) -> Position:
-        """The position of a letter that is known to be in the log. Raises `Unavailable`."""
-        return await self._link.patiently(
-            lambda: self._send_one(letter, {}), what=f"the position of {letter.id}", patience_s=self._patience_s
-        )
-
-    async def _write_once(self, letters: Sequence[Letter], expect: Expect | None) -> list[Position | None]:
-        fresh = letters
-        while fresh:
-            try:
-                last = await self._send(fresh, expect)
-            except Refused as refused:
-                fresh = await self._without_known(fresh, refused)
-                continue
-            placed = {letter.id: Position(last - back) for back, letter in enumerate(reversed(fresh))}
-            return [placed.get(letter.id) for letter in letters]
-        return [None] * len(letters)
-
-    async def _without_known(self, letters: Sequence[Letter], refused: Refused) -> Sequence[Letter]:
-        """The letters that are not in the log, if `refused` is about the others. Raises what it is about otherwise."""
-        if refused.code in FULL or (refused.code == STORE_FAILED and "maximum" in refused.description):
-            raise LogFull(f"the log {self._subjects.stream} is full: {refused}; give it more room") from refused
-        if refused.code in (WRONG_LAST, LAST_IN_FLIGHT):
-            if not await self._is_known(letters[0]):
-                raise Conflict(str(refused)) from refused
-        elif refused.code != DUPLICATE:
-            raise refused
-        known = await self._known(letters)
-        if not known:
-            raise refused
-        return [letter for letter in letters if letter.id not in known]
-
-    async def _send(self, letters: Sequence[Letter], expect: Expect | None) -> Position:
-        """Send once. Returns the position of the last letter; raises `Refused(DUPLICATE)` if any is known already."""
+    async def _write_once(self, letters: Sequence[Letter], expect: Expect | None) -> list[Place]:
+        places: dict[FactId, Place] = {}
         guard: dict[str, str] = {}
         if expect is not None:
             guard["Nats-Expected-Last-Subject-Sequence"] = str(expect.last)
             guard["Nats-Expected-Last-Subject-Sequence-Subject"] = self._subjects.in_lane(expect.lane)
-        if len(letters) == 1:
-            return await self._send_one(letters[0], guard, known=DUPLICATE)
-        batch = self._batch_id()
-        for number, letter in enumerate(letters[:-1], start=1):
-            headers = {**letter.headers, **guard, "Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
-            await self._link.say(letter.subject, letter.payload, headers=headers)
-            guard = {}  # the condition is about the log before the batch: it stands on the first letter only
-        commit = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(letters)), "Nats-Batch-Commit": "1"}
-        ack = await self._link.ask(
-            letters[-1].subject, letters[-1].payload, headers={**letters[-1].headers, **commit}, timeout_s=ACK_S
-        )
+        while fresh := [letter for letter in letters if letter.id not in places]:
+            try:
+                if len(fresh) == 1:
+                    places[fresh[0].id] = await self._send_one(fresh[0], guard)
+                else:
+                    last = await self._send_batch(fresh, first=guard)
+                    for back, letter in enumerate(reversed(fresh)):
+                        places[letter.id] = Place(Position(last - back), fresh=True)
+            except Refused as refused:
+                places |= await self._known_because(refused, fresh, expect)
+        return [places[letter.id] for letter in letters]
+
+    async def _send_one(self, letter: Letter, guard: Mapping[str, str]) -> Place:
+        ack = await self._link.ask(letter.subject, letter.payload, headers={**letter.headers, **guard}, timeout_s=ACK_S)
+        return Place(Position(ack["seq"]), fresh=not ack.get("duplicate", False))
+
+    async def _send_batch(
+        self, letters: Sequence[Letter], *, first: Mapping[str, str], last: Mapping[str, str] = NOTHING
+    ) -> Position:
+        """Send letters as one atomic batch, with more headers on the first and on the last of them.
+
+        Returns the position of the last. Raises `Refused`, with the code `DUPLICATE` if any is in the log.
+        """
+        batch = f"{self._session}-{next(self._batches)}"
+        for number, letter in enumerate(letters, start=1):
+            headers = {**letter.headers, "Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+            if number == 1:
+                headers |= first
+            if number < len(letters):
+                await self._link.say(letter.subject, letter.payload, headers=headers)
+        headers |= {**last, "Nats-Batch-Commit": "1"}
+        ack = await self._link.ask(letter.subject, letter.payload, headers=headers, timeout_s=ACK_S)
         assert ack["count"] == len(letters), "a batch is whole"
         return Position(ack["seq"])
 
-    async def _send_one(self, letter: Letter, guard: Mapping[str, str], *, known: int | None = None) -> Position:
-        """Publish one letter. One that is in the log already: its position, or `Refused(known)` if that is given."""
-        ack = await self._link.ask(letter.subject, letter.payload, headers={**letter.headers, **guard}, timeout_s=ACK_S)
-        if ack.get("duplicate") and known is not None:
-            raise Refused(code=known, status=400, description="duplicate message id")
-        return Position(ack["seq"])
-
-    async def _known(self, letters: Sequence[Letter]) -> set[FactId]:
-        """The ids of those that are in the log."""
-        known: set[FactId] = set()
-        for start in range(0, len(letters), PROBES_AT_ONCE):
-            some = letters[start : start + PROBES_AT_ONCE]
-            answers = await asyncio.gather(*(self._is_known(letter) for letter in some))
-            known.update(letter.id for letter, is_known in zip(some, answers, strict=True) if is_known)
+    async def _known_because(
+        self, refused: Refused, letters: Sequence[Letter], expect: Expect | None
+    ) -> dict[FactId, Place]:
+        """The letters that are in the log, if `refused` is about those. Raises what it is about otherwise."""
+        if refused.code in FULL or (refused.code == STORE_FAILED and "maximum" in refused.description):
+            raise LogFull(f"the log {self._subjects.stream} is full: {refused}; give it more room") from refused
+        if refused.code in WRONG_LAST and expect is not None:
+            if not await self._met_itself(letters, expect):
+                raise Conflict(f"{expect.lane} after {expect.last}: {refused}") from refused
+        elif refused.code != DUPLICATE:
+            raise refused
+        known = await self._find_known(letters)
+        if not known:  # forgotten in this very moment: sent again it will be taken
+            raise refused
         return known
 
-    async def _is_known(self, letter: Letter) -> bool:
-        """Whether a letter is in the log, found out without writing.
+    async def _met_itself(self, letters: Sequence[Letter], expect: Expect) -> bool:
+        """Whether a conflict is with an earlier sending of the same letters.
 
-        A batch of one is sent on a condition that never holds: the server looks for duplicates in a batch before it
-        looks at the condition. (`Nats-Expected-Last-Msg-Id` on a plain publish would tell too, but on a replicated
-        stream of nats-server 2.15.1 it stops the stream.)
+        Those were written on the same condition, so the first of them in the guarded lane follows its last fact there.
         """
-        headers = {
-            "Nats-Msg-Id": str(letter.id),
-            "Nats-Batch-Id": self._batch_id(),
-            "Nats-Batch-Sequence": "1",
-            "Nats-Batch-Commit": "1",
-            "Nats-Expected-Last-Sequence": NEVER,
-        }
+        ours = next((letter for letter in letters if expect.lane.covers(letter.lane)), None)
+        if ours is None:
+            return await self._any_known(letters[:1])
+        verb = f"STREAM.MSG.GET.{self._subjects.stream}"
+        next_in_lane = {"seq": expect.last + 1, "next_by_subj": self._subjects.in_lane(expect.lane)}
         try:
-            await self._link.ask(letter.subject, b"", headers=headers, timeout_s=ACK_S)
+            answer = await self._link.api(verb, next_in_lane, timeout_s=ACK_S)
+            return codec.decode(b64decode(answer["message"]["data"])).id == ours.id
+        except codec.Undecodable:
+            return False
+        except Refused as refused:
+            if refused.code == NO_MESSAGE:
+                return False
+            raise
+
+    async def _find_known(self, letters: Sequence[Letter]) -> dict[FactId, Place]:
+        """Where the letters stand that are in the log.
+
+        What was written together stands together: from the first known one on the log itself is read.
+        """
+        known: dict[FactId, Place] = {}
+        rest = list(letters)
+        while rest and await self._any_known(rest):
+            low, high = 0, len(rest)  # the first known one is in rest[low:high]
+            while high - low > 1:
+                middle = (low + high) // 2
+                if await self._any_known(rest[low:middle]):
+                    high = middle
+                else:
+                    low = middle
+            first = await self._send_one(rest[low], {})
+            known[rest[low].id] = Place(first.position, fresh=False)
+            wanted = {letter.id for letter in rest}
+            for recorded in await self._read(first.position, len(rest)):
+                if recorded.fact.id in wanted:
+                    known[recorded.fact.id] = Place(recorded.position, fresh=False)
+            rest = [letter for letter in rest if letter.id not in known]
+        return known
+
+    async def _any_known(self, letters: Sequence[Letter]) -> bool:
+        """Whether one of the letters is in the log, found out without writing.
+
+        They are sent as a batch whose last one has a condition that never holds: the server goes through a batch in
+        order and looks for duplicates before it looks at a condition. (`Nats-Expected-Last-Msg-Id` on a plain publish
+        would tell too, but on a replicated stream of nats-server 2.15.1 it stops the stream.)
+        """
+        empty = [dataclasses.replace(letter, payload=b"") for letter in letters]
+        try:
+            await self._send_batch(empty, first=NOTHING, last={"Nats-Expected-Last-Sequence": NEVER})
         except Refused as refused:
             if refused.code == DUPLICATE:
                 return True
-            if refused.code in (WRONG_LAST, LAST_IN_FLIGHT):
+            if refused.code in WRONG_LAST:
                 return False
             raise
         raise AssertionError("a batch on a condition that cannot hold was written")
-
-    def _batch_id(self) -> str:
-        return f"{self._session}-{next(self._batches)}"
