@@ -43,7 +43,7 @@ class NvidiaProvider:
 
     def gpus(self) -> Sequence[Gpu]:
         """See `GpuProvider`."""
-        return tuple(replace(gpu, fault=gpu.fault or self._fault_of(gpu.index)) for gpu in self._gpus)
+        return tuple(gpu if gpu.fault else replace(gpu, fault=self._fault_of(gpu.index)) for gpu in self._gpus)
 
     def utilisation(self, held: Mapping[int, Sequence[int]]) -> Utilisation:  # noqa: ARG002 (the driver knows)
         """See `GpuProvider`: the share of time in which a kernel ran, over NVML's last sample (1/6 to 1 second)."""
@@ -58,16 +58,16 @@ class NvidiaProvider:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             unique = pynvml.nvmlDeviceGetUUID(handle)
             name = pynvml.nvmlDeviceGetName(handle)
-            memory = pynvml.nvmlDeviceGetMemoryInfo(handle).total
         except pynvml.NVMLError as error:
             return Gpu(index=index, uuid="", type="unknown", memory_mib=0, device=str(index), fault=_line(error))
         self._handles[index] = handle
+        memory = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total)
         mig = _or_none(lambda: pynvml.nvmlDeviceGetMigMode(handle)[0] == pynvml.NVML_DEVICE_MIG_ENABLE)
         return Gpu(
             index=index,
             uuid=unique,
             type=gpu_type_of(name),
-            memory_mib=memory // _MIB,
+            memory_mib=(memory or 0) // _MIB,  # some share the host's memory and have no number of their own
             device=unique,
             mig=bool(mig),
         )

@@ -6,7 +6,7 @@ For trying tenure without a GPU, and for a thousand hosts on one machine: all pr
 
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from services.agent.gpu.provider import Gpu, Utilisation
 from services.agent.process.proc import ProcessStat, all_stats
@@ -39,9 +39,15 @@ class _Look:
 class CpuUsage:
     """CPU shares of process trees, from looks at /proc at least `period_ms` apart (20 us a process and look)."""
 
-    def __init__(self, *, now: Callable[[], Millis], period_ms: Millis = 5 * SECOND) -> None:
-        """`now` is a clock that does not jump."""
-        self._now, self._period_ms = now, period_ms
+    def __init__(
+        self,
+        *,
+        now: Callable[[], Millis],
+        look: Callable[[], Iterable[ProcessStat]] = all_stats,
+        period_ms: Millis = 5 * SECOND,
+    ) -> None:
+        """`now` is a clock that does not jump; `look` lists the processes of the machine."""
+        self._now, self._look, self._period_ms = now, look, period_ms
         self._before: _Look | None = None
         self._latest: _Look | None = None
 
@@ -49,7 +55,7 @@ class CpuUsage:
         """Look again if the latest look is older than the period."""
         now = self._now()
         if self._latest is None or now - self._latest.at >= self._period_ms:
-            self._before, self._latest = self._latest, _Look(at=now, stats=list(all_stats()))
+            self._before, self._latest = self._latest, _Look(at=now, stats=list(self._look()))
 
     def cores(self, root: int) -> float | None:
         """CPUs the tree under `root` kept busy between the last two looks; None before the second look."""

@@ -82,7 +82,7 @@ def _become_keeper(agent: socket.socket, directory: str) -> None:
         if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
         keep(directory, reply)
-    except BaseException:  # the last frame of this process: leave a trace for people, the agent sees the death
+    except BaseException:  # noqa: BLE001 (the last frame: leave people a trace, the agent sees the death)
         with open(os.path.join(directory, KEEPER_ERRORS), "w", encoding="utf-8") as file:
             traceback.print_exc(file=file)
         if not replied:

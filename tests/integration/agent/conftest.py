@@ -27,6 +27,7 @@ class RealHost:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.environment = {"PATH": "/usr/bin:/bin", "HOME": str(directory)}
         self.exits: list[ReplicaExit] = []
         self.launcher = LauncherClient()
         self.replicas = Replicas(
@@ -49,7 +50,7 @@ class RealHost:
                 job=JobId("j-1"),
                 replica=replica,
                 command=command,
-                environment={"PATH": "/usr/bin:/bin"} if environment is None else environment,
+                environment=self.environment if environment is None else environment,
                 gpus=(0, 1),
                 grace_ms=grace_ms,
                 working_directory=working_directory,
@@ -112,6 +113,10 @@ def play(tmp_path: Path) -> Callable[[Story], None]:
         try:
             await story(host)
         finally:
-            await host.end()
+            host.replicas.close()
+            await host.launcher.close()
+            rest = RealHost(tmp_path)
+            await rest.replicas.adopt()
+            await rest.end()
 
     return lambda story: asyncio.run(_play(story))

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -174,7 +175,6 @@ def group_of(pid: int) -> set[int]:
 
 def environment_of(pid: int) -> list[str]:
     try:
-        with open(f"/proc/{pid}/environ") as file:
-            return file.read().split("\0")
-    except (OSError, UnicodeDecodeError):
+        return Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+    except OSError:
         return []
