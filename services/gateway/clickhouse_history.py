@@ -1,4 +1,4 @@
-"""`History` from ClickHouse. Its client is imported and connected for the first question, so that the start is quick."""
+"""`History` from ClickHouse. Its client is imported and connected at the first question, so that the start is quick."""
 
 import asyncio
 from collections.abc import Callable, Sequence

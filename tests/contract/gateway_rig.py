@@ -1,13 +1,15 @@
 """A gateway in this process, on any log, answering on a real port; and the facts of other roles written by hand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 import grpc
 import msgspec
+import pytest
 
 from services.gateway.gateway import Gateway
 from services.gateway.history import History
@@ -34,8 +36,9 @@ from tenure.runtime.clock import WallClock
 from tenure.runtime.log_stream import Requester
 from tenure.runtime.loop import Loop
 from tenure.v1 import budgets_pb2_grpc, hosts_pb2_grpc, jobs_pb2, jobs_pb2_grpc
+from tests.contract.conftest import LogUnderTest
 
-NOW = 1_800_000_000_000
+NOW = 1_700_000_000_000
 WHY = Why(rule="P4", reason=Reason.START_IN_ORDER, numbers={"rank": 1, "ratio": 0.5, "waited_ms": 1500})
 _numbers = count()
 
@@ -67,13 +70,18 @@ class Rig:
         return await read_all(self.log)
 
     async def submit(self, **fields: object) -> str:
-        """Submit a good job; returns its id."""
+        """Submit a good job; returns its id when the gateway has folded it."""
         request = jobs_pb2.SubmitRequest(job=good_job(**fields))
-        return (await self.jobs.Submit(request)).job_id
+        job: str = (await self.jobs.Submit(request)).job_id
+        await self.gateway.read()
+        return job
 
 
 class NoHistory:
     """A database that is away."""
+
+    def __init__(self, log: Log) -> None:
+        pass
 
     async def visible(self) -> Position:
         raise Away("ClickHouse is away")
@@ -105,7 +113,7 @@ async def read_all(log: Log) -> list[Recorded]:
     """The whole log, as it is now."""
     head, found = await log.head(ROLE.reads), []
     feed = await log.follow(ROLE.reads, after=Position(0))
-    while head and (not found or found[-1].position < head):
+    while feed.passed < head:
         found.extend(await feed.next(5.0))
     await feed.close()
     return found
@@ -113,7 +121,11 @@ async def read_all(log: Log) -> list[Recorded]:
 
 @asynccontextmanager
 async def running(
-    log: Log, *, history: History | None = None, agents: Requester | None = None, policy: Policy | None = None
+    log: Log,
+    *,
+    history_of: Callable[[Log], History] = NoHistory,
+    agents: Requester | None = None,
+    policy: Policy | None = None,
 ) -> AsyncIterator[Rig]:
     """A gateway that has caught up with `log`, with a channel to it."""
     progress = Progress()
@@ -125,7 +137,7 @@ async def running(
         assert agents is not None, "the test reads no output"
         return agents
 
-    await server.start(gateway, history or NoHistory(), Output(progress, cluster="test", connect=connect))
+    await server.start(gateway, history_of(log), Output(progress, cluster="test", connect=connect))
     folding = asyncio.create_task(loop.run(stop))
     checking = asyncio.create_task(server.watch_health(gateway))
     options = (("grpc.max_send_message_length", REQUEST_BYTES_MAX), ("grpc.max_receive_message_length", -1))
@@ -216,3 +228,29 @@ def assigned(state: State, job: str, placement: Placement, *, at: int = NOW, num
         master_port=29500,
         why=WHY,
     )
+
+
+def play(
+    log_under_test: LogUnderTest, scenario: Callable[[Rig], Awaitable[None]], *, hosts: int = 4, **options: Any
+) -> None:
+    """Play a scenario on a gateway that knows `a_cluster` of so many hosts."""
+
+    async def on(log: Log) -> None:
+        async with running(log, **options) as rig:
+            await rig.write(*a_cluster(hosts))
+            await scenario(rig)
+
+    log_under_test.run(on)
+
+
+async def refused(call: Awaitable[object], code: str, *words: str) -> grpc.aio.AioRpcError:
+    """The error of a call that must be refused with a status and a line that holds these words."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    error = caught.value
+    assert error.code().name == code, error.details()
+    line = error.details() or ""
+    assert "\n" not in line
+    for word in words:
+        assert word in line, line
+    return error
