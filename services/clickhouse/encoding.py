@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-import lz4.frame  # type: ignore[import-untyped]
+import lz4.frame
 
 from services.clickhouse.trouble import BAD_ARGUMENTS, CANNOT_DECOMPRESS, DatabaseError
 

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 STATEMENT_BYTES_MAX = 64 << 20
 """The longest text of a statement, VALUES included. Rows in any other format are not held in memory and not counted."""
 _IDLE_S = 300.0
+_TURNED_AWAY_S = 0.1
+_TURNED_AWAY_BYTES = 1 << 20
 _POLL_S = 0.1
 _HOLD_BYTES = 1 << 20
 _COLLECT_BYTES = 64 << 20
@@ -106,12 +108,13 @@ class Server(ThreadingHTTPServer):
             super().process_request(request, client_address)
             return
         error = DatabaseError(TOO_MANY_SIMULTANEOUS_QUERIES, "Too many connections: try again, or raise --connections")
-        try:
-            request.settimeout(1.0)
+        with contextlib.suppress(OSError):  # it may go away by itself
+            request.settimeout(_TURNED_AWAY_S)
             Reply(request.sendall, headers={"Connection": "close"}, accept_encoding="").send_error(error)
             request.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass  # it went away by itself
+            # Closed with something unread, the connection would be reset and the answer lost.
+            while request.recv(_TURNED_AWAY_BYTES):
+                pass
         self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:

@@ -8,7 +8,6 @@ import os
 import secrets
 import signal
 import sys
-import threading
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +18,7 @@ from tenure.runtime.telemetry import set_up_logging
 
 logger = logging.getLogger(__name__)
 
+_STOPS = (signal.SIGTERM, signal.SIGINT)
 _KILLED_LEAVE_S = 3.0
 
 
@@ -35,8 +35,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _serve(options: Options) -> None:
-    stop = threading.Event()
-    _stop_on_signals(stop)
+    # Blocked before the engine starts its threads, and waited for: while a statement runs, the engine has a handler
+    # of its own on SIGINT, and a Ctrl-C would be lost.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     with _own(options.data):
         _withdraw(options.ready_file)  # what a killed one left
         token = _token(options.token_file)
@@ -62,10 +63,9 @@ def _serve(options: Options) -> None:
             statement_s_max=options.statement_s_max,
         )
         engine = Engine.open(options.data / "engine", config=config)
-        _stop_on_signals(stop)  # again: the engine may have taken them
         server.start(engine)
         _announce(options.ready_file, port=server.port, token=token)
-        stop.wait()
+        signal.sigwait(_STOPS)
         logger.info("stopping")
         server.stop_accepting()
         if not server.gate.close(options.drain_s):
@@ -78,11 +78,6 @@ def _serve(options: Options) -> None:
                 os._exit(0)
         engine.close()
         _withdraw(options.ready_file)
-
-
-def _stop_on_signals(stop: threading.Event) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
 
 
 def _own(data: Path) -> IO[str]:

@@ -27,11 +27,11 @@ def test_sizes_and_switches():
         (["--port", "70000"], "--port"),
         (["--memory", "lots"], "--memory"),
         (["--memory", "1MiB"], "--memory"),
-        (["--body-max", "-1MiB"], "--body-max"),
+        (["--body-max", "1 MB"], "--body-max"),
         (["--connections", "0"], "--connections"),
         (["--statement-seconds", "0"], "--statement-seconds"),
     ],
 )
 def test_nonsense_is_refused_by_name(arguments, named):
     with pytest.raises(Refusal, match=named):
-        parse_options(["--data", "/d", *[part if part != "-1MiB" else "x" for part in arguments]])
+        parse_options(["--data", "/d", *arguments])

@@ -67,7 +67,9 @@ def test_values_are_part_of_the_statement():
 
 
 def test_a_beginning_is_enough_only_for_rows():
-    assert read_statement(b"INSERT INTO t FORMAT TSV\n1\t'", complete=False).rows_at == 25
+    insert = read_statement(b"INSERT INTO t FORMAT TSV\n1\t'", complete=False)
+    assert insert is not None
+    assert insert.rows_at == 25
     assert read_statement(b"INSERT INTO t VALUES (1), ('", complete=False) is None
     assert read_statement(b"SELECT 'and so o", complete=False) is None
 
@@ -131,9 +133,7 @@ def test_what_only_looks_like_it_may_run(text):
     assert read(text).text == text.encode()
 
 
-@pytest.mark.parametrize(
-    "text", [b"SELECT 1" + b" " * 200_000 + b"$", b"SELECT '" + b"''" * 200_000, b"/*" + b"*" * 200_000]
-)
+@pytest.mark.parametrize("text", ["SELECT 1" + " " * 200_000 + "$", "SELECT '" + "''" * 200_000, "/*" + "*" * 200_000])
 @pytest.mark.timeout(5)
 def test_long_nonsense_is_refused_in_linear_time(text):
     with pytest.raises(DatabaseError):

@@ -22,10 +22,10 @@ from services.clickhouse.trouble import from_engine
             "Code: 452. DB::Exception: Setting x should not be changed. (SOME_NAME)",
         ),
         (
-            "Code: 33. DB::Exception: Cannot read all data: While executing Native. (CANNOT_READ_ALL_DATA) (version 1.2)",
+            "Code: 33. DB::Exception: Cannot read all data: While executing. (CANNOT_READ_ALL_DATA) (version 1.2)",
             33,
             400,
-            "Code: 33. DB::Exception: Cannot read all data: While executing Native. (CANNOT_READ_ALL_DATA)",
+            "Code: 33. DB::Exception: Cannot read all data: While executing. (CANNOT_READ_ALL_DATA)",
         ),
         (
             "Streaming insert failed: Code: 241. DB::Exception: (total) memory limit exceeded. (MEMORY_LIMIT_EXCEEDED)",
