@@ -1,0 +1,1 @@
+"""The journal role: the log into ClickHouse, exactly once."""

@@ -1,0 +1,93 @@
+"""Brings a database to the present schema: the files of `deploy/clickhouse`, in order, each once.
+
+Every statement in them may be run again (`IF NOT EXISTS`), so two processes that start at once, or a crash half-way,
+do no harm.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from clickhouse_connect.driver import Client
+
+import tenure
+from tenure.domain.refusal import Refusal
+
+MIGRATIONS = Path(tenure.__file__).parent.parent / "deploy" / "clickhouse"
+_NAME = re.compile(r"(\d{3})_[a-z0-9_]+\.sql")
+_END_OF_STATEMENT = re.compile(r";[ \t]*$", re.MULTILINE)
+_RECORD = """
+CREATE TABLE IF NOT EXISTS migrations
+(number UInt32, name String, sha256 String, at DateTime DEFAULT now())
+ENGINE = ReplacingMergeTree ORDER BY number
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """One file: its number, its statements without comments, and their hash."""
+
+    number: int
+    name: str
+    statements: tuple[str, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Changes when a statement does, not when a comment does."""
+        return hashlib.sha256("\n;\n".join(self.statements).encode()).hexdigest()
+
+
+def migrate(client: Client, *, folder: Path = MIGRATIONS) -> list[str]:
+    """Apply what is missing. Returns the files applied. Raises `Refusal` if an applied file was changed."""
+    _create_database(client)
+    client.command(_RECORD)
+    rows = client.query("SELECT number, sha256 FROM migrations ORDER BY number, at").result_rows
+    applied = {int(number): str(sha256) for number, sha256 in rows}
+    fresh = []
+    for migration in read_migrations(folder):
+        if migration.number not in applied:
+            for statement in migration.statements:
+                client.command(statement)
+            row = [migration.number, migration.name, migration.sha256]
+            client.insert("migrations", [row], column_names=["number", "name", "sha256"])
+            fresh.append(migration.name)
+        elif applied[migration.number] != migration.sha256:
+            raise Refusal(
+                field=f"database {client.database}",
+                problem=f"{migration.name} was applied in another form than it has now",
+                fix="undo the change and add a new file, or use an empty database",
+            )
+    return fresh
+
+
+def read_migrations(folder: Path) -> Iterator[Migration]:
+    """The migrations in a folder, by number. Raises `Refusal` if there is none or two have one number."""
+    found = {}
+    for path in sorted(folder.glob("*.sql")):
+        match = _NAME.fullmatch(path.name)
+        if match is None or int(match[1]) in found:
+            raise Refusal(field=str(path), problem="not a migration", fix="name it 004_words.sql with a free number")
+        found[int(match[1])] = Migration(number=int(match[1]), name=path.name, statements=statements(path.read_text()))
+    if not found:
+        raise Refusal(field=str(folder), problem="no migrations there", fix="install tenure from its checkout")
+    yield from found.values()
+
+
+def statements(text: str) -> tuple[str, ...]:
+    """The statements of a file without its comment lines. A statement ends with `;` at the end of a line."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
+    parts = (part.strip() for part in _END_OF_STATEMENT.split("\n".join(lines)))
+    return tuple(part for part in parts if part)
+
+
+def _create_database(client: Client) -> None:
+    """Make the database if it is missing. The embedded server has it and refuses the attempt."""
+    name, client.database = client.database, None
+    try:
+        parameters = {"name": name}
+        if not client.query("SELECT 1 FROM system.databases WHERE name = {name:String}", parameters).result_rows:
+            client.command("CREATE DATABASE IF NOT EXISTS {name:Identifier}", parameters)
+    finally:
+        client.database = name
