@@ -1,0 +1,91 @@
+# `make` prepares .venv from the lock; every other target uses it. `make help` lists them.
+# Give more arguments with ARGS: make test ARGS='-k escrow', make up ARGS='--hosts 4x8', make bench ARGS=ranker.
+
+PYTHON ?= python3.11
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PACKAGES := tenure services simulator
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+PROTOS := $(wildcard proto/tenure/v1/*.proto)
+GENERATED ?= .
+
+.DEFAULT_GOAL := install
+.DELETE_ON_ERROR:
+.PHONY: install help demo up test check lint types imports protos architecture bench proto lock clean
+
+## install      .venv with everything of requirements.lock, and the command .venv/bin/tenure (the default)
+install: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
+		echo "make: $(PYTHON) is not Python 3.11; install that, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "1/3 a virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { \
+		echo "make: $(PYTHON) cannot make one; on Debian and Ubuntu: apt install python3.11-venv" >&2; exit 1; }
+	@echo "2/3 the packages of requirements.lock, each checked against its hash (1.2 GB on disk)"
+	@$(PIP) install --require-hashes --requirement requirements.lock
+	@echo "3/3 tenure itself"
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+	@echo "ready: $(BIN)/tenure --help, make demo"
+
+## help         this list
+help:
+	@sed -n 's/^## /  make /p' $(MAKEFILE_LIST)
+
+## demo         real jobs of four budgets share eight virtual hosts of eight GPUs; under three minutes
+demo: $(READY)
+	@$(BIN)/python -m examples.demo $(ARGS)
+
+## up           the whole system on this machine, until Ctrl-C
+up: $(READY)
+	@$(BIN)/tenure up $(ARGS)
+
+## test         every test
+test: $(READY)
+	@$(BIN)/python -m pytest -n auto $(ARGS)
+
+## check        lint, types, import contracts, protos, sizes and words
+check: lint types imports protos architecture
+
+lint: $(READY)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: ruff format --diff . shows where" >&2; exit 1; }
+
+types: $(READY)
+	@$(BIN)/mypy --no-error-summary
+
+imports: $(READY)
+	@said=$$(PYTHONPATH=. $(BIN)/lint-imports --no-logo) || { echo "$$said" >&2; exit 1; }
+
+# What is committed under tenure/v1 must be what the pinned generator makes of proto/.
+protos: $(READY)
+	@$(BIN)/buf lint proto
+	@made=$$(mktemp -d) && trap 'rm -rf "$$made"' EXIT && \
+		$(MAKE) --no-print-directory proto GENERATED="$$made" && \
+		{ diff -r -x __init__.py -x __pycache__ "$$made/tenure/v1" tenure/v1 || { echo "run make proto" >&2; exit 1; }; }
+
+architecture: $(READY)
+	@$(BIN)/python -m pytest --no-header tests/architecture
+
+## bench        measure, and rewrite the figures in docs/benchmarks.md
+bench: $(READY)
+	@$(BIN)/python -m tests.bench.report $(ARGS)
+
+## proto        make tenure/v1 from proto/ again
+proto: $(READY)
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc --proto_path=proto \
+		--python_out=$(GENERATED) --grpc_python_out=$(GENERATED) \
+		--mypy_out=quiet:$(GENERATED) --mypy_grpc_out=quiet:$(GENERATED) $(PROTOS)
+
+## lock         resolve the dependencies of pyproject.toml again into requirements.lock
+lock: $(READY)
+	@$(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
+		--no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+
+## clean        remove what make and the tools have left, .venv too
+clean:
+	@rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
