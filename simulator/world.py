@@ -25,6 +25,7 @@ from tenure.events.budgets import BudgetTreeChanged
 from tenure.events.fact import Fact, Recorded
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
 from tenure.log.memory import MemoryLog
+from tenure.runtime.role import Role
 
 CLUSTER = "sim"
 OPERATOR = UserName("operator")
@@ -37,7 +38,7 @@ class World:
         self.log = MemoryLog()
         self.now: Millis = 0
         self.agents = VirtualAgents(tuple(hosts), self.log, cluster=CLUSTER, heartbeat_ms=policy.heartbeat_ms)
-        roles = [health.role(policy), budget.role(policy), ranker.role(policy), placer.role(policy)]
+        roles: list[Role[Any]] = [health.role(policy), budget.role(policy), ranker.role(policy), placer.role(policy)]
         self.actors: list[Actor[Any]] = [Actor(role, self.log, cluster=CLUSTER) for role in roles]
         self._script: list[tuple[Millis, int, Callable[[], None]]] = []
         self._said = 0

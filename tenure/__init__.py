@@ -1,1 +1,1 @@
-"""tenure: a scheduler for shared GPU clusters (values, facts, log, runtime, SDK and CLI; the roles are in `services`)."""
+"""tenure: a scheduler for shared GPU clusters (values, facts, log, runtime, SDK, CLI; the roles are in `services`)."""

@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
 import grpc
-from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+from google.rpc import error_details_pb2, status_pb2
 
 from services.gateway.refusals import AlreadyExists, Away, Full, NotFound, Outdated, WrongState
 from tenure.domain.refusal import Refusal

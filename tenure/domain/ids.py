@@ -7,7 +7,7 @@ RunId = NewType("RunId", str)
 """`<job>.<number>`, numbered from 1 in its job."""
 HostId = NewType("HostId", str)
 BudgetPath = NewType("BudgetPath", str)
-"""A node of the budget tree, written as a path: `science/chem`."""
+"""A budget of the tree, written as a path: `science/chem`."""
 UserName = NewType("UserName", str)
 FactId = NewType("FactId", str)
 Position = NewType("Position", int)

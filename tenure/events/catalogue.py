@@ -1,4 +1,4 @@
-"""Every kind of fact. A kind's name is its class name: it is the tag in the encoding and the last word of its subject."""
+"""Every kind of fact. A kind's name is its class name: the tag in the encoding and the last word of its subject."""
 
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
 from tenure.events.fact import Fact

@@ -63,7 +63,7 @@ class _Consumer:
 
 
 class JetStreamFeed:
-    """See `Feed`. Read by one task at a time. `skipped` counts the facts that could not be read."""
+    """See `Feed`. Read by one coroutine at a time. `skipped` counts the facts that could not be read."""
 
     def __init__(
         self, link: Link, subjects: Subjects, kinds: Sequence[Kind], *, identity: str, after: Position

@@ -12,7 +12,7 @@ from tenure.events.catalogue import KINDS, Kind
 from tenure.events.fact import Fact, Recorded
 from tenure.log.feed import JetStreamFeed
 from tenure.log.group_commit import GroupCommit
-from tenure.log.link import Access, Link, Refused
+from tenure.log.link import Access, Link, Lost, Refused
 from tenure.log.port import ATOMIC_MAX, Appended, Expect, check_ids
 from tenure.log.publish import NO_MESSAGE, Letter, Place, Publisher
 from tenure.log.stream import ANSWER_S, Sizing, StreamState, ensure_stream
@@ -24,7 +24,7 @@ HEARTBEATS_KEPT_S = 30 * 86_400
 
 
 class JetStreamLog:
-    """See `Log`. Safe for any number of tasks of one event loop; use one for a process."""
+    """See `Log`. Safe for any number of coroutines of one event loop; use one for a process."""
 
     def __init__(
         self, link: Link, subjects: Subjects, state: StreamState, *, patience_s: float, heartbeats_kept_s: int
@@ -106,9 +106,14 @@ class JetStreamLog:
         last = min(first + count - 1, await self.head())
         feed = await self.follow(tuple(KINDS.values()), after=Position(first - 1))
         facts: list[Recorded] = []
-        while feed.passed < last:
-            facts += await feed.next(self._patience_s)
-        await feed.close()
+        try:
+            while feed.passed < last:
+                some = await feed.next(ANSWER_S)
+                if not some and feed.passed < last:
+                    raise Lost(f"the log was not read up to {last}")
+                facts += some
+        finally:
+            await feed.close()
         return facts
 
     async def follow(self, kinds: Sequence[Kind], *, after: Position) -> JetStreamFeed:
