@@ -42,6 +42,7 @@ class World:
         self.actors: list[Actor[Any]] = [Actor(role, self.log, cluster=CLUSTER) for role in roles]
         self._script: list[tuple[Millis, int, Callable[[], None]]] = []
         self._said = 0
+        self._planned = 0
         self.change_tree(tree)
 
     @property
@@ -55,8 +56,8 @@ class World:
 
     def at(self, when: Millis, action: Callable[[], None]) -> None:
         """Do `action` when the clock shows `when`."""
-        self._said += 1
-        heapq.heappush(self._script, (when, self._said, action))
+        self._planned += 1
+        heapq.heappush(self._script, (when, self._planned, action))
 
     def run(self, until: Millis) -> None:
         """Let time pass up to and including `until`."""

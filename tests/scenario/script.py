@@ -18,6 +18,7 @@ keys are there, whatever their values.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +59,26 @@ def load(path: Path) -> dict[str, Any]:
 
 def play(script: Mapping[str, Any]) -> list[Fact]:
     """Run the scenario to its end. Returns all facts."""
+    return [recorded.fact for recorded in script_to_world(script).recorded]
+
+
+def build(script: Mapping[str, Any]) -> World:
+    """The world a script begins with."""
     given = script["given"]
-    world = World(
+    return World(
         hosts=parse_hosts(given["hosts"]),
         tree=check_tree({"budgets": given["budgets"]}),
         policy=build_policy(given.get("policy", {})),
     )
+
+
+def script_to_world(script: Mapping[str, Any], world: World | None = None) -> World:
+    """A world (a new one, or one given) in which the script has happened to its end."""
+    world = world or build(script)
     for entry in script["when"]:
-        world.at(_instant(entry["at"]), lambda entry=entry: _act(world, entry))
-    world.run(_instant(script["until"]))
-    return [recorded.fact for recorded in world.recorded]
+        world.at(instant(entry["at"]), partial(_act, world, entry))
+    world.run(instant(script["until"]))
+    return world
 
 
 def check(script: Mapping[str, Any], facts: list[Fact]) -> None:
@@ -92,7 +103,7 @@ def story(shown: list[dict[str, Any]], wanted: Mapping[str, Any]) -> str:
 def _matches(wanted: Mapping[str, Any], fact: Mapping[str, Any]) -> bool:
     if wanted["fact"] != fact["type"]:
         return False
-    if "between" in wanted and not _instant(wanted["between"][0]) <= fact["at"] <= _instant(wanted["between"][1]):
+    if "between" in wanted and not instant(wanted["between"][0]) <= fact["at"] <= instant(wanted["between"][1]):
         return False
     rest = {key: value for key, value in wanted.items() if key not in ("fact", "between", "count")}
     return _holds(rest, fact)
@@ -109,7 +120,7 @@ def _holds(wanted: Any, found: Any) -> bool:
     if isinstance(wanted, list):
         return list(found or ()) == wanted
     if isinstance(wanted, str) and isinstance(found, int) and not isinstance(found, bool):
-        return _instant(wanted) == found
+        return instant(wanted) == found
     return bool(wanted == found)
 
 
@@ -143,13 +154,13 @@ def _act(world: World, entry: Mapping[str, Any]) -> None:
 def _spec(entry: Mapping[str, Any]) -> JobSpec:
     more: dict[str, Any] = {}
     if "grace" in entry:
-        more["grace_ms"] = _instant(entry["grace"])
+        more["grace_ms"] = instant(entry["grace"])
     return JobSpec(
         budget=BudgetPath(entry["budget"]),
         user=UserName(entry.get("user", "ana")),
         replicas=entry.get("replicas", 1),
         gpus_per_replica=entry["gpus"],
-        min_runtime_ms=_instant(entry.get("min_runtime", "0")),
+        min_runtime_ms=instant(entry.get("min_runtime", "0")),
         resumable=entry.get("resumable", False),
         priority=entry.get("priority", 0),
         gpu_type=entry.get("gpu_type"),
@@ -160,15 +171,16 @@ def _spec(entry: Mapping[str, Any]) -> JobSpec:
 
 def _behaviour(entry: Mapping[str, Any]) -> Behaviour:
     return Behaviour(
-        runs_for_ms=_instant(entry["runs_for"]),
+        runs_for_ms=instant(entry["runs_for"]),
         exit_code=entry.get("exit_code", 0),
-        starts_after_ms=_instant(entry.get("starts_after", "0")),
-        stops_after_ms=_instant(entry.get("stops_after", "0")),
+        starts_after_ms=instant(entry.get("starts_after", "0")),
+        stops_after_ms=instant(entry.get("stops_after", "0")),
         stop_exit_code=entry.get("stop_exit_code"),
         saves_on_stop=entry.get("saves_on_stop", True),
         breaks_replica=entry.get("breaks_replica"),
     )
 
 
-def _instant(text: str) -> Millis:
+def instant(text: str) -> Millis:
+    """Milliseconds since the world began."""
     return parse_duration(str(text), field="instant")
