@@ -18,6 +18,7 @@ from services.gateway.refusals import Away, NotFound
 from services.gateway.state import State
 from services.gateway.story import tell
 from tenure.domain.ids import JobId
+from tenure.domain.job import JobSpec
 from tenure.domain.nearest import did_you_mean, shown
 from tenure.domain.refusal import Refusal
 from tenure.events.fact import Recorded
@@ -47,9 +48,11 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
     @answering
     async def SubmitBatch(self, request: jobs_pb2.SubmitBatchRequest, context: Context) -> jobs_pb2.SubmitBatchResponse:
         """Many jobs, all or none."""
-        specs = []
+        specs: list[JobSpec] = []
+        previous: jobs_pb2.JobSpec | None = None
         for number, job in enumerate(request.jobs):
-            specs.append(to_spec(job))
+            specs.append(specs[-1] if job == previous else to_spec(job))  # an array of equal jobs is read once
+            previous = job
             if number % _TURN == _TURN - 1:
                 await asyncio.sleep(0)
         check_batch(specs)
