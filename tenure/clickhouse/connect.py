@@ -1,6 +1,7 @@
 """A client for one database of a ClickHouse server, over HTTP."""
 
 import logging
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -15,6 +16,8 @@ CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 120
 _OPTION = "--clickhouse"
 
+_ERRNO = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
+_ADDRESS = re.compile(r"with url: \S*")
 _PASSWORD_CODES = ("(AUTHENTICATION_FAILED)", "(REQUIRED_PASSWORD)", "(WRONG_PASSWORD)", "code: 516", "code: 193")
 
 
@@ -27,7 +30,8 @@ def connect(url: str, token_file: Path | None = None, *, answer_timeout_s: int =
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Refusal(field=_OPTION, problem=f"{url[:80]!r} is no address", fix="write http://host:port[/database]")
-    logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)  # it warns at every retry; callers say it once
+    for library in ("clickhouse_connect", "urllib3.connectionpool"):
+        logging.getLogger(library).setLevel(logging.ERROR)  # they warn at every retry; callers say it once
     try:
         port = parts.port or (8443 if parts.scheme == "https" else 8123)
         client = clickhouse_connect.get_client(
@@ -54,8 +58,12 @@ def connect(url: str, token_file: Path | None = None, *, answer_timeout_s: int =
 
 
 def brief(error: Exception) -> str:
-    """The first line of what a server or the connection to it said, short enough for a log line."""
-    lines = str(error).splitlines() or [type(error).__name__]
+    """What a server said, or what is wrong with the connection to it, short enough for a log line."""
+    text = str(error)
+    system = _ERRNO.search(text)
+    if system is not None:
+        return system[1]
+    lines = _ADDRESS.sub("", text).splitlines() or [type(error).__name__]
     return lines[0][:300]
 
 

@@ -1,0 +1,158 @@
+"""The journal's loop: read the log, make batches, write each; when ClickHouse is away, wait: the facts wait in the log.
+
+connect -> resume -> follow the log after that -> [ collect -> write ] until stopped, and again from the top after any
+trouble, so that nothing in memory matters.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from clickhouse_connect.driver import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from services.journal.batch import Batch, begin
+from services.journal.writer import Overtaken, Writer
+from tenure.clickhouse.connect import brief
+from tenure.domain.ids import LOG_START, Position
+from tenure.domain.refusal import Refusal
+from tenure.events.catalogue import KINDS
+from tenure.events.fact import Recorded
+from tenure.log.port import BeyondEnd, Feed, Log, Unavailable
+
+logger = logging.getLogger(__name__)
+
+COLLECT_S = 0.2
+"""A batch that is not full is written so long after its first fact came."""
+RETRY_FIRST_S, RETRY_LONGEST_S = 0.1, 5.0
+PROGRESS_EVERY_S = 1.0
+
+
+class Journal:
+    """One journal. `progress_file` is kept at what is written and how much is not, about once a second."""
+
+    def __init__(self, log: Log, connect: Callable[[], Client], *, progress_file: Path) -> None:
+        """`connect` makes a client; it raises `ConnectionError` while the server is away."""
+        self.position: Position = LOG_START
+        self.caught_up = asyncio.Event()
+        """Set when all that was in the log at the start is written."""
+        self._log, self._connect, self._progress_file = log, connect, progress_file
+        self._waiting: deque[Recorded] = deque()
+        self._trouble = ""
+        self._head: Position = LOG_START
+        self._told_at = 0.0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set. Raises `Refusal` for what waiting does not cure."""
+        self._head = await self._log.head()
+        delay = RETRY_FIRST_S
+        while not stop.is_set():
+            before = self.position
+            try:
+                await self._serve(stop)
+            except Overtaken as overtaken:
+                logger.info("another journal writes here too, looking again where it is: %s", overtaken)
+            except (ClickHouseError, OSError, Unavailable) as trouble:
+                if isinstance(trouble, BeyondEnd):
+                    raise _shorter_log(trouble, self.position) from trouble
+                self._say_once(trouble)
+                delay = RETRY_FIRST_S if self.position > before else min(2 * delay, RETRY_LONGEST_S)
+                await _sleep(delay, stop)
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        """Go on where the database ends, until trouble or `stop`."""
+        writer = Writer(await asyncio.to_thread(self._connect))
+        self.position = await asyncio.to_thread(writer.resume, await self._log.identity())
+        feed = await self._log.follow(tuple(KINDS.values()), after=self.position)
+        logger.info("%swriting on after position %d", "all is well again, " if self._trouble else "", self.position)
+        self._trouble = ""
+        self._waiting.clear()
+        try:
+            await self._tell_progress(feed)
+            while not stop.is_set():
+                batch = await self._collect(feed, stop)
+                if batch is not None:
+                    await asyncio.to_thread(writer.write, batch)
+                    self.position = batch.last
+                if time.monotonic() - self._told_at >= PROGRESS_EVERY_S or not self.caught_up.is_set():
+                    await self._tell_progress(feed)
+        finally:
+            await feed.close()
+
+    async def _collect(self, feed: Feed, stop: asyncio.Event) -> Batch | None:
+        """The next batch: full, or as far as it came in `COLLECT_S`, or cut off by a month; None after a while."""
+        batch: Batch | None = None
+        ends = time.monotonic() + PROGRESS_EVERY_S
+        while True:
+            while self._waiting:
+                if batch is None:
+                    batch = begin(self._waiting[0])
+                    ends = time.monotonic() + COLLECT_S
+                elif batch.takes(self._waiting[0]):
+                    batch.add(self._waiting[0])
+                else:
+                    return batch
+                self._waiting.popleft()
+            rest = ends - time.monotonic()
+            if rest <= 0 or stop.is_set() or (batch is not None and batch.is_full):
+                return batch
+            self._waiting.extend(await _next(feed, rest, stop))
+
+    async def _tell_progress(self, feed: Feed) -> None:
+        """Say how far the database has come, and note when it reaches what was there at the start.
+
+        Facts that this version cannot read count as passed.
+        """
+        reached = self.position if self._waiting else max(self.position, feed.passed)
+        if reached >= self._head:
+            self.caught_up.set()
+        self._told_at = time.monotonic()
+        head = max(await self._log.head(), reached)
+        told = {"position": reached, "head": head, "lag": head - reached, "at_ms": time.time_ns() // 10**6}
+        fresh = self._progress_file.with_suffix(".new")
+        try:
+            self._progress_file.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_text(json.dumps(told))
+            os.replace(fresh, self._progress_file)
+        except OSError as error:
+            logger.warning("the progress file cannot be written: %s", error)
+
+    def _say_once(self, trouble: Exception) -> None:
+        """One line when trouble begins, not one a retry."""
+        if not self._trouble:
+            away = "the log" if isinstance(trouble, Unavailable) else "ClickHouse"
+            logger.warning("waiting for %s, the facts wait in the log: %s", away, brief(trouble))
+        self._trouble = str(trouble)
+
+
+async def _next(feed: Feed, timeout_s: float, stop: asyncio.Event) -> Sequence[Recorded]:
+    """What the feed gives within the time; a cancelled read loses nothing."""
+    reading = asyncio.ensure_future(feed.next(timeout_s))
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return reading.result() if reading.done() else ()
+    finally:
+        reading.cancel()
+        stopping.cancel()
+
+
+async def _sleep(seconds: float, stop: asyncio.Event) -> None:
+    """Wait, but not beyond `stop`."""
+    try:
+        await asyncio.wait_for(stop.wait(), seconds)
+    except TimeoutError:
+        return
+
+
+def _shorter_log(trouble: BeyondEnd, position: Position) -> Refusal:
+    return Refusal(
+        field="--clickhouse",
+        problem=f"the database knows facts up to position {position}, the log does not reach that far ({trouble})",
+        fix="restore the log, or name an empty database (--clickhouse http://host:port/NAME)",
+    )

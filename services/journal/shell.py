@@ -1,0 +1,45 @@
+"""The journal as a process."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from services.journal.journal import Journal
+from tenure.clickhouse.connect import connect
+from tenure.domain.refusal import Refusal
+from tenure.runtime.service import (
+    Service,
+    announce_ready,
+    argument_parser,
+    connect_log,
+    run_service,
+    stop_on_signals,
+)
+
+ANSWER_TIMEOUT_S = 30
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the journal until it is told to stop. Exit status 0, or 1 with one line on stderr."""
+    parser = argument_parser("journal", "Writes the log to ClickHouse: every fact once, and what follows from it.")
+    return run_service(parser, "journal", argv or [], serve)
+
+
+async def serve(service: Service) -> None:
+    """Run the journal's loop. Raises `Refusal` without a database."""
+    connection = service.connection
+    if connection.clickhouse_url is None:
+        raise Refusal(field="--clickhouse", problem="not given", fix="give the http://host:port of ClickHouse")
+    stop = stop_on_signals()
+    log = await connect_log(service)
+    to_database = partial(
+        connect, connection.clickhouse_url, connection.clickhouse_token_file, answer_timeout_s=ANSWER_TIMEOUT_S
+    )
+    try:
+        journal = Journal(log, to_database, progress_file=connection.data / "journal" / "progress.json")
+        details: dict[str, object] = {"progress": str(connection.data / "journal" / "progress.json")}
+        announcing = asyncio.create_task(announce_ready(service, journal.caught_up, details))
+        await journal.run(stop)
+        announcing.cancel()
+    finally:
+        await log.close()
