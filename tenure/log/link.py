@@ -8,12 +8,13 @@ import asyncio
 import itertools
 import json
 import logging
+import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -30,7 +31,8 @@ PING_INTERVAL_S = 5
 CONNECT_TIMEOUT_S = 2
 RETRY_FIRST_S, RETRY_LONGEST_S = 0.01, 0.5
 NO_RESPONDERS = "503"
-TOO_MANY_REQUESTS = 429
+FORBIDDEN, TOO_MANY_REQUESTS = 403, 429
+_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
 T = TypeVar("T")
 
@@ -67,6 +69,11 @@ class Access:
         return ",".join(part.rpartition("@")[2].removeprefix("nats://") for part in self.url.split(","))
 
 
+class _Question(NamedTuple):
+    subject: str
+    answer: "asyncio.Future[Msg]"
+
+
 class Link:
     """A connection that comes back by itself, for ever, until `close`; `gone` when the server sent us away for good."""
 
@@ -78,7 +85,7 @@ class Link:
         self.gone = False
         self._client = Client()
         self._numbers = itertools.count()
-        self._waiting: dict[str, asyncio.Future[Msg]] = {}
+        self._waiting: dict[str, _Question] = {}
         self._inbox = ""
 
     @classmethod
@@ -161,7 +168,7 @@ class Link:
             raise Lost("not connected")
         token = str(next(self._numbers))
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = answer
+        self._waiting[token] = _Question(subject, answer)
         try:
             await self.say(subject, payload, reply=f"{self._inbox}.{token}", headers=headers)
             async with asyncio.timeout(timeout_s):
@@ -206,15 +213,18 @@ class Link:
             raise Lost(str(error)) from error
 
     async def _on_answer(self, message: Msg) -> None:
-        answer = self._waiting.get(message.subject.rpartition(".")[2])
-        if answer is not None and not answer.done():
-            answer.set_result(message)
+        question = self._waiting.get(message.subject.rpartition(".")[2])
+        if question is not None and not question.answer.done():
+            question.answer.set_result(message)
 
     async def _on_error(self, error: Exception) -> None:
         """NATS says what is wrong (also a denied permission) only here, not to the question that it concerns."""
         self.trouble = str(error) or type(error).__name__
-        level = logging.WARNING if "permissions" in self.trouble else logging.DEBUG
-        logger.log(level, "the log's server: %s", self.trouble)
+        denied = _DENIED.search(self.trouble)
+        logger.log(logging.WARNING if denied else logging.DEBUG, "the log's server: %s", self.trouble)
+        for question in self._waiting.values():
+            if denied and question.subject.lower() == denied[1].lower() and not question.answer.done():
+                question.answer.set_exception(Refused(code=0, status=FORBIDDEN, description=self.trouble))
 
     async def _on_lost(self) -> None:
         if not self.gone:
@@ -239,9 +249,9 @@ class Link:
             listener()
 
     def _abandon(self, why: str) -> None:
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(Lost(why))
+        for question in self._waiting.values():
+            if not question.answer.done():
+                question.answer.set_exception(Lost(why))
 
 
 def _opened(message: Msg) -> dict[str, Any]:

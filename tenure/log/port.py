@@ -10,6 +10,7 @@ from tenure.events.fact import Fact, Lane, Recorded
 
 ATOMIC_MAX = 1_000
 """An append of up to this many facts is written whole or not at all; a longer one in several such parts, in order."""
+ID_MAX = 256
 IDS_REMEMBERED_S = 600
 """How long the log surely knows an id again. A fact sent again later may stand twice: its readers must bear that."""
 
@@ -102,10 +103,10 @@ class Log(Protocol):
 
 
 def check_ids(facts: Sequence[Fact]) -> None:
-    """Raise ValueError unless every fact has an id of printable ASCII without spaces (it travels in a header)."""
+    """Raise ValueError unless every fact has a usable id: printable ASCII without spaces (it travels in a header)."""
     for fact in facts:
         fact_id = fact.id
-        if not (fact_id and fact_id.isascii() and fact_id.isprintable() and " " not in fact_id):
+        if not (0 < len(fact_id) <= ID_MAX and fact_id.isascii() and fact_id.isprintable() and " " not in fact_id):
             raise ValueError(
-                f"{type(fact).__name__} has the id {fact_id[:80]!r}; ids are printable ASCII without spaces"
+                f"{type(fact).__name__} has the id {fact_id[:80]!r}: use 1 to {ID_MAX} printable ASCII characters, no spaces"
             )

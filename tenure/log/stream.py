@@ -19,7 +19,7 @@ BYTES_MAX, BYTES_MIN = 64 * GIB, 1 << 26
 """A log without a limit of its own takes the first power of two, from the larger down, that its server has room for."""
 ANSWER_S = 5.0
 
-NOT_FOUND, NAME_TAKEN, NO_ROOM = 10059, 10058, 10047
+NOT_FOUND, NAME_TAKEN, NO_ROOM, NO_PEERS = 10059, 10058, 10047, 10005
 ID_KEY = "tenure-log-id"
 
 REQUIRED: Mapping[str, Any] = {
@@ -85,7 +85,7 @@ async def _create(link: Link, subjects: Subjects, sizing: Sizing) -> StreamState
             logger.info("made the log %s with room for %d MiB", subjects.stream, max_bytes >> 20)
             return _checked(made, subjects)
         except Refused as refused:
-            if refused.code != NO_ROOM:
+            if refused.code != NO_ROOM and not (refused.code == NO_PEERS and "storage" in refused.description):
                 raise
             if sizing.max_bytes is not None or max_bytes // 2 < BYTES_MIN:
                 raise Unavailable(

@@ -71,7 +71,7 @@ def test_an_empty_append_writes_nothing(log_under_test: LogUnderTest) -> None:
     log_under_test.run(scenario)
 
 
-@pytest.mark.parametrize("bad", ["", "two words", "line\nbreak", "tab\t", "käse", "\x7f"])
+@pytest.mark.parametrize("bad", ["", "two words", "line\nbreak", "tab\t", "käse", "\x7f", "x" * 257])
 def test_an_unusable_id_is_refused_and_nothing_is_written(log_under_test: LogUnderTest, bad: str) -> None:
     async def scenario(log: Log) -> None:
         with pytest.raises(ValueError, match="id"):
@@ -235,7 +235,9 @@ def test_a_conditional_append_may_write_in_other_lanes(log_under_test: LogUnderT
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_a_conditional_append_sent_again_is_a_duplicate_not_a_conflict(log_under_test: LogUnderTest, count: int) -> None:
+def test_a_conditional_append_sent_again_is_a_duplicate_not_a_conflict(
+    log_under_test: LogUnderTest, count: int
+) -> None:
     async def scenario(log: Log) -> None:
         facts = [runs(number) for number in range(count)]
         expect = Expect(lane=Lane.PLACE, last=LOG_START)

@@ -1,0 +1,50 @@
+"""A road to a server that breaks: passes bytes on until it is told to drop every connection, with what is under way."""
+
+import asyncio
+from urllib.parse import urlsplit
+
+
+class BreakingProxy:
+    """Listens on a free port of the loopback address and passes on to `url`."""
+
+    def __init__(self, url: str) -> None:
+        target = urlsplit(url)
+        self._host, self._port = target.hostname, target.port
+        self._open: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+        self.broken = 0
+
+    async def start(self) -> str:
+        """Listen. Returns the address that clients use instead."""
+        self._server = await asyncio.start_server(self._pass_both_ways, "127.0.0.1", 0)
+        return f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def break_all(self) -> None:
+        """Reset all connections."""
+        for writer in list(self._open):
+            writer.transport.abort()
+            self.broken += 1
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.break_all()
+
+    async def _pass_both_ways(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+        self._open |= {writer, far_writer}
+        try:
+            await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+        finally:
+            self._open -= {writer, far_writer}
+            writer.transport.abort()
+            far_writer.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        writer.transport.abort()
