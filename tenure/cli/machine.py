@@ -1,37 +1,46 @@
 """What `tenure up` runs on one machine: every process with its arguments, and the order in which they stop."""
 
 import signal
-import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tenure.cli.serve import role_command
-from tenure.domain.refusal import Refusal
 from tenure.runtime.data_dir import DataDir
+from tenure.runtime.nats_server import LOOPBACK, server_command, write_config
 from tenure.runtime.supervisor import ChildSpec
 
-DECIDERS = ("budget", "ranker", "placer", "health")
-STOP_ORDER = (("gateway",), DECIDERS, ("agent",), ("journal",), ("clickhouse",), ("nats",))
-"""Nobody asks any more, nobody decides any more, then the jobs are stopped and what they report is kept."""
+STOP_ORDER = (
+    ("gateway",),
+    ("budget", "ranker", "placer", "health"),
+    ("agent",),
+    ("journal",),
+    ("clickhouse",),
+    ("nats",),
+)
+"""Nobody asks any more, nobody decides any more, then the jobs are stopped and what is reported of them is kept."""
 AGENT_STOP_S = 20 * 60.0
-"""The agent waits for its jobs' grace periods, which policy limits; a second Ctrl-C cuts that short."""
+"""The agent waits for its jobs' grace periods, which the policy limits; a second Ctrl-C cuts that short."""
+LEAVE_JOBS = signal.SIGKILL
+"""What ends the agent without ending its jobs."""
 CLUSTER = "tenure"
-DEFAULT_PORT = 7733
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where everything listens and what it is told. `clickhouse_url` names a server of its own if `own_clickhouse`."""
+    """Where everything listens and what it is told.
+
+    `clickhouse_url` is a server that others look after; empty: the embedded engine at `clickhouse_port`.
+    One of `hosts` (`16x8`) and `cluster_file` says which hosts the agent speaks for.
+    """
 
     data: DataDir
     listen: str
     nats_port: int
+    clickhouse_port: int
     clickhouse_url: str
     clickhouse_token_file: Path | None
-    own_clickhouse: bool
-    hosts: str | None
+    hosts: str
     cluster_file: Path | None
     provider: str
     config: Path | None
@@ -42,22 +51,65 @@ class Machine:
         """The log's server."""
         return f"nats://{LOOPBACK}:{self.nats_port}"
 
+    @property
+    def database_url(self) -> str:
+        """The ClickHouse that the roles use."""
+        return self.clickhouse_url or f"http://{LOOPBACK}:{self.clickhouse_port}"
+
+    @property
+    def token_file(self) -> Path | None:
+        """Its password."""
+        return self.clickhouse_token_file if self.clickhouse_url else self.data.run / "clickhouse.token"
+
     def children(self) -> Iterator[ChildSpec]:
-        """All processes, in the order in which they are worth starting; none waits for another one."""
+        """All processes, most wanted first. None needs another to have started: each waits for the log by itself."""
         yield self._nats()
         yield self._role("gateway", "--listen", self.listen)
-        if self.own_clickhouse:
+        if not self.clickhouse_url:
             yield self._clickhouse()
         for name in ("placer", "ranker", "budget", "health"):
             yield self._role(name)
         yield self._agent()
         yield self._role("journal")
 
-    def _role(self, name: str, *own: str, data: Path | None = None) -> ChildSpec:
-        arguments = ["--nats", self.nats_url, "--cluster", CLUSTER, "--data", str(data or self.data.root)]
-        arguments += ["--clickhouse", self.clickhouse_url, "--ready-file", str(self.data.ready_file(name))]
-        if self.clickhouse_token_file is not None:
-            arguments += ["--clickhouse-token-file", str(self.clickhouse_token_file)]
+    def _nats(self) -> ChildSpec:
+        folder = self.data.root / "nats"
+        config = folder / "nats-server.conf"
+        write_config(config, store=folder / "store", port=self.nats_port)
+        # Its end may be sudden, what it acknowledged is on the disk; in order, it would outlive those who write to it.
+        return ChildSpec(
+            name="nats",
+            command=server_command(config),
+            log_file=self.data.log_file("nats"),
+            role=False,
+            orphan_signal=signal.SIGKILL,
+        )
+
+    def _clickhouse(self) -> ChildSpec:
+        own = ["--data", str(self.data.root / "clickhouse"), "--port", str(self.clickhouse_port)]
+        own += ["--token-file", str(self.token_file), "--ready-file", str(self.data.ready_file("clickhouse"))]
+        return ChildSpec(
+            name="clickhouse",
+            command=role_command("clickhouse", *own),
+            log_file=self.data.log_file("clickhouse"),
+            ready_file=self.data.ready_file("clickhouse"),
+            stop_s=20.0,
+        )
+
+    def _agent(self) -> ChildSpec:
+        """The agent of all this machine's hosts. SIGTERM stops its jobs, a sudden end leaves them to the next agent."""
+        hosts = ["--hosts", self.hosts]
+        if self.cluster_file is not None:
+            hosts = ["--cluster-file", str(self.cluster_file)]
+        spec = self._role("agent", *hosts, "--provider", self.provider, "--on-exit", "stop")
+        return replace(spec, orphan_signal=LEAVE_JOBS, stop_s=AGENT_STOP_S)
+
+    def _role(self, name: str, *own: str) -> ChildSpec:
+        ready_file = self.data.ready_file(name)
+        arguments = ["--nats", self.nats_url, "--cluster", CLUSTER, "--data", str(self.data.root)]
+        arguments += ["--clickhouse", self.database_url, "--ready-file", str(ready_file)]
+        if self.token_file is not None:
+            arguments += ["--clickhouse-token-file", str(self.token_file)]
         if self.config is not None:
             arguments += ["--config", str(self.config)]
         for setting in self.settings:
@@ -66,5 +118,5 @@ class Machine:
             name=name,
             command=role_command(name, *arguments, *own),
             log_file=self.data.log_file(name),
-            ready_file=self.data.ready_file(name),
+            ready_file=ready_file,
         )

@@ -3,12 +3,16 @@
 Exit status: 0 ok; 1 refused or failed, one line on stderr says why; 2 usage; 130 on Ctrl-C; 141 on a broken pipe.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+
+gc.set_threshold(100_000)  # nothing imported below becomes garbage: looking for it costs a tenth of a submission
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # trouble is said once, in words, by the command
 
 from tenure.cli import budgets, doctor, hosts, jobs, log, output, queue, serve, submit, up
 from tenure.domain.refusal import Refusal

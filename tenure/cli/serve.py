@@ -25,5 +25,5 @@ def serve(
 
 
 def role_command(role: str, *arguments: str) -> list[str]:
-    """The command line of a role's process."""
-    return [sys.executable, "-m", "services", role, *arguments]
+    """The command line of a role's process. `-P`: the working directory may hold a `services` of its own."""
+    return [sys.executable, "-P", "-m", "services", role, *arguments]

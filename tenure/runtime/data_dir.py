@@ -40,19 +40,15 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChildRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that an `up` started; pid and start time (epoch seconds) together never name another one."""
+    """A process that an `up` started; pid and start time (epoch seconds) together never name another one.
+
+    `orphan_signal` is what it is to get when its `up` is gone.
+    """
 
     name: str
     pid: int
     started: float
-
-
-class AlreadyRunning(Exception):
-    """Another `up` owns the directory."""
-
-    def __init__(self, root: Path, endpoint: Endpoint | None) -> None:
-        where = f"pid {endpoint.pid}, {endpoint.address}" if endpoint else "it is just starting"
-        super().__init__(f"{root} is in use by a running tenure up ({where}); use that one, stop it, or give --data")
+    orphan_signal: int
 
 
 class DataDir:
@@ -94,13 +90,19 @@ class DataDir:
             )
 
     def own(self) -> None:
-        """Take the lock until the process ends, however it ends. Raises `AlreadyRunning`."""
+        """Take the lock until the process ends, however it ends. Raises `Refusal` if another `up` has it."""
         lock = (self.root / "lock").open("a")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             lock.close()
-            raise AlreadyRunning(self.root, self.endpoint()) from error
+            endpoint = self.endpoint()
+            where = f"pid {endpoint.pid}, {endpoint.address}" if endpoint else "it is just starting"
+            raise Refusal(
+                field=str(self.root),
+                problem=f"in use by a running tenure up ({where})",
+                fix="use that one, stop it, or give another directory with --data",
+            ) from error
         self._lock = lock
 
     def write_endpoint(self, endpoint: Endpoint) -> None:

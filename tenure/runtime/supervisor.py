@@ -46,7 +46,6 @@ class ChildSpec:
     log_file: Path
     ready_file: Path | None = None
     role: bool = True
-    stop_signal: signal.Signals = signal.SIGTERM
     orphan_signal: signal.Signals = signal.SIGTERM
     stop_s: float = 10.0
 
@@ -94,7 +93,7 @@ class _Child:
         if spec.role:
             environment[orphan.VARIABLE] = f"{own}:{number}"
         else:
-            command = [sys.executable, "-m", "tenure.runtime.orphan", own, number, *command]
+            command = [sys.executable, "-P", "-m", "tenure.runtime.orphan", own, number, *command]
         self._rest = b""
         self.process = ChildProcess(command, environment=environment, on_output=self._hear)
         return self.process
@@ -146,13 +145,15 @@ class Supervisor:
         """Whether the child has failed quickly again and again, so that it is tried at long intervals only."""
         return self._children[name].quick_failures >= QUICK_FAILURES_MAX
 
-    async def stop(self, names: Iterable[str], *, hurry: asyncio.Event) -> None:
+    async def stop(
+        self, names: Iterable[str], *, hurry: asyncio.Event, with_signal: signal.Signals = signal.SIGTERM
+    ) -> None:
         """Stop these children together and wait until they are gone.
 
-        Each gets its stop signal and its time, then SIGKILL. `hurry`, once set, repeats the signal and cuts the time.
+        Each gets the signal and its time, then SIGKILL. `hurry`, once set, repeats the signal and cuts the time.
         """
         chosen = [self._children[name] for name in names if name in self._children]
-        await asyncio.gather(*(self._stop(child, hurry) for child in chosen))
+        await asyncio.gather(*(self._stop(child, with_signal, hurry) for child in chosen))
 
     async def _keep(self, child: _Child, process: ChildProcess) -> None:
         """Wait for the end of the process and start another, until it is to stop."""
@@ -202,20 +203,22 @@ class Supervisor:
         process = child.spawn()
         with contextlib.suppress(psutil.NoSuchProcess):
             started = psutil.Process(process.pid).create_time()
-            self._records[child.spec.name] = ChildRecord(name=child.spec.name, pid=process.pid, started=started)
+            self._records[child.spec.name] = ChildRecord(
+                name=child.spec.name, pid=process.pid, started=started, orphan_signal=int(child.spec.orphan_signal)
+            )
         self._record(self._records)
         return process
 
-    async def _stop(self, child: _Child, hurry: asyncio.Event) -> None:
+    async def _stop(self, child: _Child, number: signal.Signals, hurry: asyncio.Event) -> None:
         child.stopping.set()
         process, spec = child.process, child.spec
         if process is not None and process.alive:
-            process.send(spec.stop_signal)
+            process.send(number)
             hurried = asyncio.create_task(hurry.wait())
             either: set[asyncio.Future[Any]] = {process.ended, hurried}
             await asyncio.wait(either, timeout=spec.stop_s, return_when=asyncio.FIRST_COMPLETED)
             if hurried.done():
-                process.send(spec.stop_signal)
+                process.send(number)
                 await asyncio.wait({process.ended}, timeout=min(3.0, spec.stop_s))
             hurried.cancel()
             if process.alive:
@@ -239,16 +242,16 @@ def ready_details(path: Path, pid: int) -> dict[str, object] | None:
 
 
 def end_leftovers(records: Iterable[ChildRecord], *, patience_s: float = 3.0) -> list[str]:
-    """End what a killed supervisor left behind: SIGTERM, then SIGKILL after `patience_s`. Names of those found.
+    """End what a killed supervisor left behind: its own signal, after `patience_s` SIGKILL. Names of those found.
 
     A process is taken for a leftover only if both its pid and its start time are the recorded ones.
     """
     found = [record for record in records if _is_recorded(record)]
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for last in (False, True):
         left = [record for record in found if _is_recorded(record)]
         for record in left:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(record.pid, number)
+                os.kill(record.pid, signal.SIGKILL if last else record.orphan_signal)
         give_up_at = time.monotonic() + patience_s
         while any(_is_recorded(record) for record in left) and time.monotonic() < give_up_at:
             time.sleep(0.02)

@@ -261,6 +261,8 @@ class Client:
     def _translated(self, error: grpc.RpcError) -> ServerError:
         code: str = error.code().name
         details = " ".join((error.details() or "").split())
+        if code == "UNAVAILABLE" and _is_answer(error):
+            return ServerUnreachable(details, code=code)
         if code == "UNAVAILABLE":
             fix = "start it with `tenure up`, or set TENURE_SERVER to the address of a running one"
             return ServerUnreachable(f"no answer from {self.address}; {fix}", code=code)
@@ -272,3 +274,8 @@ class Client:
         if code == "UNIMPLEMENTED":
             return ServerError(f"{self.address} does not know this call: is it an older version?", code=code)
         return ServerError(f"{self.address} failed ({code}): {details[:500]}; its log says more", code=code)
+
+
+def _is_answer(error: grpc.RpcError) -> bool:
+    """Whether the gateway itself said it (something behind it is away): its refusals carry details, no others do."""
+    return any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())

@@ -1,0 +1,156 @@
+"""A running `tenure up`: start everything at once, say when it answers, look after it, stop it in order."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from tenure.cli.first_tree import settle_tree
+from tenure.cli.machine import CLUSTER, LEAVE_JOBS, STOP_ORDER, Machine
+from tenure.cli.terminal import clean, is_terminal
+from tenure.domain.tree import BudgetTree
+from tenure.runtime.data_dir import Endpoint
+from tenure.runtime.supervisor import Supervisor, end_leftovers
+from tenure.sdk.errors import ServerError
+
+POLL_S = 0.02
+NEEDED = ("nats", "gateway")
+"""Without these there is nothing to talk to: `up` gives up when they do not come up."""
+
+
+def run(machine: Machine, *, tree: BudgetTree | None, tree_name: str) -> int:
+    """Run it until a signal; returns the exit status. `tree` (from the file `tree_name`) is applied once it answers."""
+    data = machine.data
+    leftovers = end_leftovers(data.children())
+    if leftovers:
+        say(f"ended what a killed tenure up had left behind: {', '.join(leftovers)}")
+    _make_token(machine)
+    token_file = machine.token_file
+    data.write_endpoint(
+        Endpoint(
+            address=machine.listen,
+            pid=os.getpid(),
+            data=str(data.root),
+            cluster=CLUSTER,
+            nats=machine.nats_url,
+            clickhouse=machine.database_url,
+            clickhouse_token_file=None if token_file is None else str(token_file),
+            started_at_ms=time.time_ns() // 1_000_000,
+        )
+    )
+    status = asyncio.run(_Running(machine).live(tree=tree, tree_name=tree_name))
+    data.release()
+    return status
+
+
+def say(line: str) -> None:
+    """One line for people on stderr; the terminal may be gone, and that stops nothing."""
+    with contextlib.suppress(OSError):
+        print(f"{time.strftime('%H:%M:%S')} {clean(line)}", file=sys.stderr, flush=True)
+
+
+class _Running:
+    """The life of one `up` in its event loop."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._supervisor = Supervisor(say=say, record=machine.data.write_children)
+        self._specs = list(machine.children())
+        self._stop, self._hurry = asyncio.Event(), asyncio.Event()
+
+    async def live(self, *, tree: BudgetTree | None, tree_name: str) -> int:
+        """From the first process to the last; returns the exit status."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_signal)
+        began = time.monotonic()
+        for spec in self._specs:
+            self._supervisor.start(spec)
+        failed = await self._wait_until_ready()
+        if failed:
+            log = self._machine.data.log_file(failed)
+            say(f"giving up: {failed} does not come up; its log says why: {log}")
+            await self._stop_all(stop_jobs=False)
+            return 1
+        if not self._stop.is_set():
+            await self._announce(tree, tree_name, took_s=time.monotonic() - began)
+        await self._stop.wait()
+        say("stopping (Ctrl-C again: at once)")
+        await self._stop_all(stop_jobs=True)
+        say("stopped")
+        return 0
+
+    def _on_signal(self) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    async def _wait_until_ready(self) -> str | None:
+        """Wait until every process works, or is known not to. The name of a needed one that failed."""
+        waiting = [spec.name for spec in self._specs]
+        with _progress() as show:
+            while waiting and not self._stop.is_set():
+                await asyncio.sleep(POLL_S)
+                failing = [name for name in waiting if self._supervisor.is_failing(name)]
+                for name in failing:
+                    if name in NEEDED:
+                        return name
+                came_up = [name for name in waiting if self._supervisor.is_ready(name)]
+                waiting = [name for name in waiting if name not in failing and name not in came_up]
+                show(waiting, came_up)
+        return None
+
+    async def _announce(self, tree: BudgetTree | None, tree_name: str, *, took_s: float) -> None:
+        """Settle the budget tree, then say where the system answers and how it is used."""
+        address = self._machine.listen
+        example = "PATH"
+        try:
+            settled = await asyncio.to_thread(settle_tree, address, tree=tree, tree_name=tree_name)
+            example = settled.leaf or example
+            if settled.changed:
+                say(settled.changed)
+        except ServerError as error:
+            say(f"the budget tree stays as it is: {error}")
+        with contextlib.suppress(OSError):
+            print(f"tenure is up at {address} after {took_s:.1f} s (data: {self._machine.data.root}; Ctrl-C stops all)")
+            print(f"try: tenure submit --budget {example} --gpus 1 --min-runtime 5m -- hostname", flush=True)
+
+    async def _stop_all(self, *, stop_jobs: bool) -> None:
+        """Stop the processes in order. The agent leaves its jobs running unless `stop_jobs`."""
+        for names in STOP_ORDER:
+            if names == ("agent",) and not stop_jobs:
+                await self._supervisor.stop(names, hurry=self._hurry, with_signal=LEAVE_JOBS)
+            else:
+                await self._supervisor.stop(names, hurry=self._hurry)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[list[str], list[str]], None]]:
+    """Show which processes are awaited and which came up: a moving line on a terminal, else a line for each."""
+    if is_terminal(sys.stderr):
+        from rich.console import Console
+
+        with Console(stderr=True, highlight=False).status("starting") as status:
+            yield lambda waiting, _: status.update(f"starting {', '.join(waiting)}")
+    else:
+
+        def show(_: list[str], came_up: list[str]) -> None:
+            for name in came_up:
+                say(f"{name} works")
+
+        yield show
+
+
+def _make_token(machine: Machine) -> None:
+    """The embedded engine's password, there before anybody asks for it."""
+    path = machine.token_file
+    if machine.clickhouse_url or path is None or path.exists():
+        return
+    fresh = path.with_suffix(".new")
+    fresh.touch(mode=0o600)
+    fresh.write_text(secrets.token_hex(32) + "\n")
+    fresh.replace(path)
