@@ -141,11 +141,14 @@ def test_killed_while_it_launches_nothing_is_lost_and_nothing_starts_twice(play,
                 if isinstance(answer, LaunchFailed):
                     assert any(end.run == run and end.cause is ExitCause.NOT_LAUNCHED for end in adoption.ended)
             started = {launched.run for launched in host.replicas.running()}
-            await until(lambda: all((tmp_path / f"started.{run}").exists() for run in started))
-            for run in runs:
-                marker = tmp_path / f"started.{run}"
-                assert (marker.read_text() if marker.exists() else "") == ("x\n" if run in started else ""), run
+            await until(lambda: all(written(tmp_path / f"started.{run}") for run in started))
             assert host.exits == []
+            for run in started:
+                await host.stop(run, grace_ms=0)
+            await until(lambda: len(host.exits) == len(started))
+            assert {run: written(tmp_path / f"started.{run}") for run in runs} == {
+                run: "x\n" if run in started else "" for run in runs
+            }
 
     play(story)
 
@@ -261,6 +264,10 @@ def test_the_successor_can_be_killed_too(play, tmp_path):
         assert pids == {found.pid}
 
     play(story)
+
+
+def written(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def below(pid: int) -> list[int]:
