@@ -108,5 +108,6 @@ def check_ids(facts: Sequence[Fact]) -> None:
         fact_id = fact.id
         if not (0 < len(fact_id) <= ID_MAX and fact_id.isascii() and fact_id.isprintable() and " " not in fact_id):
             raise ValueError(
-                f"{type(fact).__name__} has the id {fact_id[:80]!r}: use 1 to {ID_MAX} printable ASCII characters, no spaces"
+                f"{type(fact).__name__} has the id {fact_id[:80]!r}: "
+                f"use 1 to {ID_MAX} printable ASCII characters, no spaces"
             )

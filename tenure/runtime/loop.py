@@ -148,8 +148,8 @@ class Loop(Generic[S]):
             self._fold(reading.result())
 
     async def _fold_until(self, feed: Feed, position: Position) -> None:
-        """Fold until the fact at `position` is folded."""
-        while self.state.position < position:
+        """Fold until the fact at `position` is folded, or was skipped because it cannot be read."""
+        while self.state.position < position and (self._pending is not None or feed.passed < position):
             reading = self._reading(feed)
             facts = await reading
             self._pending = None
