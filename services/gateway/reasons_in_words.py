@@ -126,6 +126,15 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
     _R.HOST_REPAIRED: ("it was repaired",),
 }
 
+KEPT: dict[Reason, str] = {
+    _R.KEEP_NOT_STARTED: "just starting",
+    _R.KEEP_PROTECTED: "protected",
+    _R.KEEP_ASKER_UNALLOCATED: "not to be displaced by unallocated jobs",
+    _R.KEEP_RATIO_NOT_LOWER: "of budgets that are not far enough above it",
+    _R.KEEP_PRIORITY_NOT_HIGHER: "of its own budget with as high a priority",
+}
+"""What is said of runs in a waiting job's way; the numbers of the reason say how many there are of each."""
+
 _INSTANTS = ("until_ms", "at_ms", "now_ms", "ends_ms", "deadline_ms", "start_ms", "since_ms", "seen_ms")
 """Endings of the names of instants; every other name that ends in `_ms` is a length of time."""
 
@@ -133,9 +142,11 @@ _INSTANTS = ("until_ms", "at_ms", "now_ms", "ends_ms", "deadline_ms", "start_ms"
 def say_why(why: Why) -> str:
     """The reason and its numbers as a clause without capital or full stop."""
     spoken = {name: say_number(name, value) for name, value in why.numbers.items() if value is not None}
+    kept = [f"{spoken[reason.value]} {words}" for reason, words in KEPT.items() if reason.value in spoken]
+    tail = f"; of the runs in its way are {', '.join(kept)}" if kept else ""
     for wording in WORDINGS[why.reason]:
         try:
-            return wording.format_map(spoken)
+            return wording.format_map(spoken) + tail
         except KeyError:
             continue  # a number is not there: an older role, or one that does not apply
     raise AssertionError(f"{why.reason}: its last wording must need no numbers")

@@ -153,13 +153,10 @@ def _check_contract(spec: JobSpec, *, policy: Policy) -> None:
 
 
 def _check_length(length_ms: Millis, *, field: str, most: Millis, what: str) -> None:
-    fix = f"use 0 to {format_duration(most)}"
-    if _whole(length_ms, field=field) < 0:
-        raise Refusal(field=field, problem=f"{_length(length_ms)} is negative", fix=fix)
-    if length_ms > most:
-        raise Refusal(
-            field=field, problem=f"{_length(length_ms)} is above the {what} of {format_duration(most)}", fix=fix
-        )
+    if 0 <= _whole(length_ms, field=field) <= most:
+        return
+    problem = "is negative" if length_ms < 0 else f"is above the {what} of {format_duration(most)}"
+    raise Refusal(field=field, problem=f"{_length(length_ms)} {problem}", fix=f"use 0 to {format_duration(most)}")
 
 
 def _length(length_ms: Millis) -> str:

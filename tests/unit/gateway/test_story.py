@@ -224,6 +224,15 @@ def test_every_kind_is_in_the_table_above() -> None:
     assert {type(fact) for fact, _ in TOLD} == set(KINDS.values())
 
 
+def test_a_waiting_job_is_told_whom_it_may_not_displace() -> None:
+    numbers = {"gpus_asked": 8, "gpus_free": 0, "keep_protected": 3, "keep_ratio_not_lower": 1}
+    fact = PlacementDeferred(at=AT, job=JOB, why=Why(rule="P6", reason=Reason.DEFER_NO_ROOM, numbers=numbers))
+    assert tell(fact) == (
+        "It waits: it asks for 8 GPUs and 0 are free; of the runs in its way are 3 protected, 1 of budgets that are "
+        "not far enough above it."
+    )
+
+
 def test_a_fact_about_another_job_names_it() -> None:
     fact = RunPreemptionRequested(at=AT, run=RUN, job=JOB, by="j2", why=LOST, escrow=place("h000"))
     assert tell(fact, to=OTHER).startswith("Job j1: run 1 is to stop for j2")
