@@ -1,4 +1,4 @@
-"""The entry point of the `tenure` command: the command tree, and what every command has in common when it fails.
+"""The entry point of the `tenure` command: what every command has in common, above all when it fails.
 
 Exit status: 0 ok; 1 refused or failed, one line on stderr says why; 2 usage; 130 on Ctrl-C; 141 on a broken pipe.
 """
@@ -7,51 +7,21 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
 
 import typer
 
-gc.set_threshold(100_000)  # nothing imported below becomes garbage: looking for it costs a tenth of a submission
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # trouble is said once, in words, by the command
-
-from tenure.cli import budgets, doctor, hosts, jobs, log, output, queue, serve, submit, up
 from tenure.domain.refusal import Refusal
 from tenure.sdk.errors import ServerError
 
 INTERRUPTED, BROKEN_PIPE = 130, 141
-
-app = typer.Typer(
-    name="tenure",
-    help="Shared GPU clusters: budgets of GPU time, fair share over a sliding week, a contract for every job.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for module in (up, submit, queue, jobs, output, budgets, hosts, serve, log, doctor):
-    module.register(app)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        print(f"tenure {version('tenure')}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
-    ] = False,
-) -> None:
-    """The options before any command; each does all its work in a callback."""
-    assert not version, "the callback has ended the process"
+GARBAGE_AT = 100_000
+"""Nothing that is imported becomes garbage: looking for it costs a tenth of the time a submission takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; `arguments` default to those of the process."""
+    gc.set_threshold(GARBAGE_AT)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # trouble is said once, in words, by the command
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -65,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    from tenure.cli.commands import app
+
     command = typer.main.get_command(app)
     try:
         status = command.main(args=arguments, prog_name="tenure", standalone_mode=False)

@@ -278,4 +278,4 @@ class Client:
 
 def _is_answer(error: grpc.RpcError) -> bool:
     """Whether the gateway itself said it (something behind it is away): its refusals carry details, no others do."""
-    return any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
+    return any(entry.key == "grpc-status-details-bin" for entry in error.trailing_metadata() or ())

@@ -1,0 +1,36 @@
+"""The tree of commands; each module of this package adds its own."""
+
+from typing import Annotated
+
+import typer
+
+from tenure.cli import budgets, doctor, hosts, jobs, log, output, queue, serve, submit, up
+
+app = typer.Typer(
+    name="tenure",
+    help="Shared GPU clusters: budgets of GPU time, fair share over a sliding week, a contract for every job.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (up, submit, queue, jobs, output, budgets, hosts, serve, log, doctor):
+    module.register(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"tenure {version('tenure')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """The options before any command; each does all its work in a callback."""
+    assert not version, "the callback has ended the process"
