@@ -46,14 +46,14 @@ def defer(
     if said is not None and now - said.at < SAY_AGAIN_AFTER:
         return None
     standing = standing_of(job)
-    why = reasons.get(standing) or reason_to_wait(state, view, job, kept=kept)
+    why = reasons.get(standing) or reason_to_wait(state, view, job, now, kept=kept)
     reasons[standing] = why
     if said is not None and said.reason is why.reason:
         return None
     return PlacementDeferred(at=now, job=job.job, why=why)
 
 
-def reason_to_wait(state: State, view: View, job: Job, *, kept: Mapping[Reason, int]) -> Why:
+def reason_to_wait(state: State, view: View, job: Job, now: Millis, *, kept: Mapping[Reason, int]) -> Why:
     """No such hosts, no room, or room in pieces.
 
     With what was asked, what is free, the next protection to end, and how many runs P5 keeps for which reason.
@@ -64,7 +64,8 @@ def reason_to_wait(state: State, view: View, job: Job, *, kept: Mapping[Reason, 
         (sum(m.bit_count() // spec.gpus_per_replica for m in pool.values()) for _, pool in view.pools_for(spec)),
         default=None,
     )
-    expiry = min((run.protected_until for run in state.core.runs.values() if run.protected_until), default=None)
+    ends = (run.protected_until for run in state.core.runs.values() if run.protected_until is not None)
+    expiry = min((end for end in ends if end > now), default=None)
     numbers = {
         "gpus_asked": spec.gpus,
         "replicas": spec.replicas,
