@@ -80,6 +80,7 @@ class ClickHouseHistory:
         try:
             return question(self._connected())
         except (ClickHouseError, OSError, Refusal) as error:
+            self._client = None  # a server that was started anew may have another password
             raise Away(
                 f"ClickHouse at {self._url} does not answer ({brief(error)}); "
                 "see that it runs (`tenure doctor`) and try again"

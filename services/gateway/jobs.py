@@ -141,7 +141,10 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         """The job, from the read model or, when it was over long ago, from its story. Raises `NotFound` or `Away`."""
         entry = state.jobs.get(JobId(job_id))
         if entry is None and state.forgotten and job_id:
+            await visible_from(self._history, state.position)
             entry = job_from_story(await self._history.story(JobId(job_id)), JobId(job_id))
+            if entry is not None and not entry.state.final:  # only jobs that are over are no longer kept
+                raise Away("the database lags behind the log; try again in a moment")
         if entry is None:
             raise no_such_job(job_id)
         return entry
