@@ -41,7 +41,7 @@ class Budget(_message.Message):
     fraction: _builtins.float
     """Fraction of the whole: the product down its path."""
     users_equal: _builtins.bool
-    """A leaf that treats its users as children of equal share."""
+    """A leaf that treats its users as children of equal share. In a merge: absent keeps what there is."""
     leaf: _builtins.bool
     charged_gpu_ms: _builtins.int
     """Over the lookback window, at the instant of the latest ranking."""
@@ -52,7 +52,9 @@ class Budget(_message.Message):
     gpus_allocated: _builtins.int
     gpus_unallocated: _builtins.int
     @_builtins.property
-    def managers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def managers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """In a merge: empty keeps those that there are."""
+
     def __init__(
         self,
         *,

@@ -67,6 +67,7 @@ class HostsServicer:
 
     def Drain(self, request, context):
         """No new runs; unallocated runs stop at once, allocated ones when their minimum is reached (P9).
+        FAILED_PRECONDITION if it drains already; a drain may still be made fatal.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -33,7 +33,9 @@ class HostsStub:
     def __new__(cls, channel: _aio.Channel) -> HostsAsyncStub: ...
     List: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.ListHostsRequest, _hosts_pb2.ListHostsResponse]
     Drain: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.DrainHostRequest, _hosts_pb2.DrainHostResponse]
-    """No new runs; unallocated runs stop at once, allocated ones when their minimum is reached (P9)."""
+    """No new runs; unallocated runs stop at once, allocated ones when their minimum is reached (P9).
+    FAILED_PRECONDITION if it drains already; a drain may still be made fatal.
+    """
     Resume: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.ResumeHostRequest, _hosts_pb2.ResumeHostResponse]
     CompleteRepair: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.CompleteRepairRequest, _hosts_pb2.CompleteRepairResponse]
 
@@ -42,7 +44,9 @@ class HostsAsyncStub(HostsStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     List: _aio.UnaryUnaryMultiCallable[_hosts_pb2.ListHostsRequest, _hosts_pb2.ListHostsResponse]  # type: ignore[assignment]
     Drain: _aio.UnaryUnaryMultiCallable[_hosts_pb2.DrainHostRequest, _hosts_pb2.DrainHostResponse]  # type: ignore[assignment]
-    """No new runs; unallocated runs stop at once, allocated ones when their minimum is reached (P9)."""
+    """No new runs; unallocated runs stop at once, allocated ones when their minimum is reached (P9).
+    FAILED_PRECONDITION if it drains already; a drain may still be made fatal.
+    """
     Resume: _aio.UnaryUnaryMultiCallable[_hosts_pb2.ResumeHostRequest, _hosts_pb2.ResumeHostResponse]  # type: ignore[assignment]
     CompleteRepair: _aio.UnaryUnaryMultiCallable[_hosts_pb2.CompleteRepairRequest, _hosts_pb2.CompleteRepairResponse]  # type: ignore[assignment]
 
@@ -60,7 +64,9 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         request: _hosts_pb2.DrainHostRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_hosts_pb2.DrainHostResponse, _abc.Awaitable[_hosts_pb2.DrainHostResponse]]:
-        """No new runs; unallocated runs stop at once, allocated ones when their minimum is reached (P9)."""
+        """No new runs; unallocated runs stop at once, allocated ones when their minimum is reached (P9).
+        FAILED_PRECONDITION if it drains already; a drain may still be made fatal.
+        """
 
     @_abc_1.abstractmethod
     def Resume(

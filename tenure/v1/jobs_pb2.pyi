@@ -57,7 +57,7 @@ class JobSpec(_message.Message):
     GRACE_MS_FIELD_NUMBER: _builtins.int
     budget: _builtins.str
     user: _builtins.str
-    """Empty: the caller."""
+    """Empty: anonymous."""
     replicas: _builtins.int
     gpus_per_replica: _builtins.int
     min_runtime_ms: _builtins.int
@@ -106,7 +106,7 @@ class SubmitRequest(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     idempotency_key: _builtins.str
-    """The same key with the same job gives the same id, however often it is sent."""
+    """The same key with the same job gives the same id, however often it is sent. Keys belong to their user."""
     @_builtins.property
     def job(self) -> Global___JobSpec: ...
     def __init__(
@@ -699,7 +699,7 @@ class JobLogsRequest(_message.Message):
     TAIL_BYTES_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     run: _builtins.int
-    """0: the latest run."""
+    """0: the latest run; with follow, the first one is waited for."""
     replica: _builtins.int
     stream: _builtins.str
     """stdout or stderr."""

@@ -88,7 +88,9 @@ class JobsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SubmitBatch(self, request, context):
-        """All or nothing, up to 10,000 jobs.
+        """All or nothing, up to 10,000 jobs of one user: refused whole when one is bad. If the log goes away half-way the
+        answer is UNAVAILABLE (RESOURCE_EXHAUSTED if it is full) and names an idempotency key: the same batch sent again
+        with that key writes exactly what is missing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -107,7 +109,8 @@ class JobsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """The job now, then at each change, until it is over.
+        """The job now, then at each change, until it is over. Changes that come together are shown as one; a rank or a charge
+        that moved is no change by itself.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,7 +123,8 @@ class JobsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Explain(self, request, context):
-        """The job's story: a filter over the log, each step with its reason and numbers.
+        """The job's story: a filter over the log, each step with its reason and numbers. Holds all that the gateway knew when
+        it was asked, unless the database lags: `position` tells. UNAVAILABLE when the database is away.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,14 +36,21 @@ class JobsStub:
     idempotency key used with another body): nothing has been written then.
     """
     SubmitBatch: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.SubmitBatchRequest, _jobs_pb2.SubmitBatchResponse]
-    """All or nothing, up to 10,000 jobs."""
+    """All or nothing, up to 10,000 jobs of one user: refused whole when one is bad. If the log goes away half-way the
+    answer is UNAVAILABLE (RESOURCE_EXHAUSTED if it is full) and names an idempotency key: the same batch sent again
+    with that key writes exactly what is missing.
+    """
     Get: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.GetJobRequest, _jobs_pb2.GetJobResponse]
     List: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListJobsRequest, _jobs_pb2.ListJobsResponse]
     Watch: _grpc.UnaryStreamMultiCallable[_jobs_pb2.WatchJobRequest, _jobs_pb2.WatchJobResponse]
-    """The job now, then at each change, until it is over."""
+    """The job now, then at each change, until it is over. Changes that come together are shown as one; a rank or a charge
+    that moved is no change by itself.
+    """
     Cancel: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]
     Explain: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ExplainJobRequest, _jobs_pb2.ExplainJobResponse]
-    """The job's story: a filter over the log, each step with its reason and numbers."""
+    """The job's story: a filter over the log, each step with its reason and numbers. Holds all that the gateway knew when
+    it was asked, unless the database lags: `position` tells. UNAVAILABLE when the database is away.
+    """
     Logs: _grpc.UnaryStreamMultiCallable[_jobs_pb2.JobLogsRequest, _jobs_pb2.JobLogsResponse]
     """What a replica wrote, from an offset on; with follow until the run is over."""
 
@@ -55,14 +62,21 @@ class JobsAsyncStub(JobsStub):
     idempotency key used with another body): nothing has been written then.
     """
     SubmitBatch: _aio.UnaryUnaryMultiCallable[_jobs_pb2.SubmitBatchRequest, _jobs_pb2.SubmitBatchResponse]  # type: ignore[assignment]
-    """All or nothing, up to 10,000 jobs."""
+    """All or nothing, up to 10,000 jobs of one user: refused whole when one is bad. If the log goes away half-way the
+    answer is UNAVAILABLE (RESOURCE_EXHAUSTED if it is full) and names an idempotency key: the same batch sent again
+    with that key writes exactly what is missing.
+    """
     Get: _aio.UnaryUnaryMultiCallable[_jobs_pb2.GetJobRequest, _jobs_pb2.GetJobResponse]  # type: ignore[assignment]
     List: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListJobsRequest, _jobs_pb2.ListJobsResponse]  # type: ignore[assignment]
     Watch: _aio.UnaryStreamMultiCallable[_jobs_pb2.WatchJobRequest, _jobs_pb2.WatchJobResponse]  # type: ignore[assignment]
-    """The job now, then at each change, until it is over."""
+    """The job now, then at each change, until it is over. Changes that come together are shown as one; a rank or a charge
+    that moved is no change by itself.
+    """
     Cancel: _aio.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]  # type: ignore[assignment]
     Explain: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ExplainJobRequest, _jobs_pb2.ExplainJobResponse]  # type: ignore[assignment]
-    """The job's story: a filter over the log, each step with its reason and numbers."""
+    """The job's story: a filter over the log, each step with its reason and numbers. Holds all that the gateway knew when
+    it was asked, unless the database lags: `position` tells. UNAVAILABLE when the database is away.
+    """
     Logs: _aio.UnaryStreamMultiCallable[_jobs_pb2.JobLogsRequest, _jobs_pb2.JobLogsResponse]  # type: ignore[assignment]
     """What a replica wrote, from an offset on; with follow until the run is over."""
 
@@ -83,7 +97,10 @@ class JobsServicer(metaclass=_abc_1.ABCMeta):
         request: _jobs_pb2.SubmitBatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.SubmitBatchResponse, _abc.Awaitable[_jobs_pb2.SubmitBatchResponse]]:
-        """All or nothing, up to 10,000 jobs."""
+        """All or nothing, up to 10,000 jobs of one user: refused whole when one is bad. If the log goes away half-way the
+        answer is UNAVAILABLE (RESOURCE_EXHAUSTED if it is full) and names an idempotency key: the same batch sent again
+        with that key writes exactly what is missing.
+        """
 
     @_abc_1.abstractmethod
     def Get(
@@ -105,7 +122,9 @@ class JobsServicer(metaclass=_abc_1.ABCMeta):
         request: _jobs_pb2.WatchJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_jobs_pb2.WatchJobResponse], _abc.AsyncIterator[_jobs_pb2.WatchJobResponse]]:
-        """The job now, then at each change, until it is over."""
+        """The job now, then at each change, until it is over. Changes that come together are shown as one; a rank or a charge
+        that moved is no change by itself.
+        """
 
     @_abc_1.abstractmethod
     def Cancel(
@@ -120,7 +139,9 @@ class JobsServicer(metaclass=_abc_1.ABCMeta):
         request: _jobs_pb2.ExplainJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.ExplainJobResponse, _abc.Awaitable[_jobs_pb2.ExplainJobResponse]]:
-        """The job's story: a filter over the log, each step with its reason and numbers."""
+        """The job's story: a filter over the log, each step with its reason and numbers. Holds all that the gateway knew when
+        it was asked, unless the database lags: `position` tells. UNAVAILABLE when the database is away.
+        """
 
     @_abc_1.abstractmethod
     def Logs(
