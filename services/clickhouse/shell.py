@@ -1,5 +1,6 @@
 """The process: own the data path, open the engine, answer on loopback, and give everything back when told to stop."""
 
+import contextlib
 import fcntl
 import http.client
 import json
@@ -9,12 +10,16 @@ import secrets
 import signal
 import sys
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from services.clickhouse.engine_config import write_config
 from services.clickhouse.options import HOST, Options, parse_options
 from tenure.domain.refusal import Refusal
 from tenure.runtime.telemetry import set_up_logging
+
+if TYPE_CHECKING:
+    from services.clickhouse.engine import Engine
+    from services.clickhouse.server import Server
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +33,8 @@ def main(argv: list[str] | None = None) -> int:
         options = parse_options(argv)
         set_up_logging("clickhouse")
         _serve(options)
-    except Refusal as refusal:
-        print(f"tenure serve clickhouse: {refusal}", file=sys.stderr)
+    except (Refusal, OSError) as trouble:
+        print(f"tenure serve clickhouse: {trouble}", file=sys.stderr)
         return 1
     return 0
 
@@ -64,20 +69,26 @@ def _serve(options: Options) -> None:
         )
         engine = Engine.open(options.data / "engine", config=config)
         server.start(engine)
-        _announce(options.ready_file, port=server.port, token=token)
-        signal.sigwait(_STOPS)
-        logger.info("stopping")
-        server.stop_accepting()
-        if not server.gate.close(options.drain_s):
-            logger.warning("statements still run after %g s: killing them", options.drain_s)
-            engine.kill_all()
-            if not server.gate.close(_KILLED_LEAVE_S):
-                # Closing the engine under a running statement may hang; what was acknowledged is on disk.
-                logger.warning("a statement does not end: leaving it")
-                _withdraw(options.ready_file)
-                os._exit(0)
-        engine.close()
-        _withdraw(options.ready_file)
+        try:
+            _announce(options.ready_file, port=server.port, token=token)
+            signal.sigwait(_STOPS)
+        finally:
+            logger.info("stopping")
+            _stop(server, engine, drain_s=options.drain_s)
+            _withdraw(options.ready_file)
+
+
+def _stop(server: "Server", engine: "Engine", *, drain_s: float) -> None:
+    """Let what runs end, then what does not, then the engine."""
+    server.stop_accepting()
+    if not server.gate.close(drain_s):
+        logger.warning("statements still run after %g s: killing them", drain_s)
+        engine.kill_all()
+        if not server.gate.close(_KILLED_LEAVE_S):
+            # Closing the engine under a running statement may hang; what was acknowledged is on disk.
+            logger.warning("a statement does not end: leaving it")
+            os._exit(0)
+    engine.close()
 
 
 def _own(data: Path) -> IO[str]:
@@ -133,18 +144,25 @@ def _announce(ready_file: Path | None, *, port: int, token: str) -> None:
     answer = connection.getresponse().read()
     connection.close()
     assert answer == b"1\n", f"the engine answered {answer!r} to SELECT 1"
+    if ready_file is not None:
+        _write_ready(ready_file, port=port)
     logger.info("ready on http://%s:%d", HOST, port)
-    if ready_file is None:
-        return
+
+
+def _write_ready(ready_file: Path, *, port: int) -> None:
     fresh = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
     try:
         ready_file.parent.mkdir(parents=True, exist_ok=True)
         fresh.write_text(json.dumps({"host": HOST, "port": port, "pid": os.getpid()}))
         os.replace(fresh, ready_file)
     except OSError as error:
-        raise Refusal(field=f"--ready-file {ready_file}", problem=str(error), fix="name a writable one") from error
+        problem = error.strerror or str(error)
+        raise Refusal(
+            field=f"--ready-file {ready_file}", problem=problem, fix="name one that can be written"
+        ) from error
 
 
 def _withdraw(ready_file: Path | None) -> None:
     if ready_file is not None:
-        ready_file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # where it cannot be removed it was not written
+            ready_file.unlink()
