@@ -71,12 +71,11 @@ class Publisher:
         self._batches = itertools.count()
 
     def address(self, fact: Fact) -> Letter:
-        """The fact as a letter. Raises `FactTooLarge`."""
-        payload = codec.encode(fact)
+        """The fact as a letter. Raises `FactTooLarge`, `Undecodable` for a kind that nobody could read."""
+        kind, payload = codec.kind_name(fact), codec.encode(fact)
         if len(payload) + HEADERS_MAX > self._link.payload_max:
             raise FactTooLarge(
-                f"{codec.kind_name(fact)} {fact.id} has {len(payload)} bytes, the log takes "
-                f"{self._link.payload_max - HEADERS_MAX}"
+                f"{kind} {fact.id} has {len(payload)} bytes, the log takes {self._link.payload_max - HEADERS_MAX}"
             )
         headers = {"Nats-Msg-Id": str(fact.id)}
         if isinstance(fact, Heartbeat):

@@ -60,21 +60,26 @@ def write_config(
     `port` 0 lets the server choose one and say which in a file in `ports_dir`. For several machines see `deploy/nats`.
     """
     lines = [
-        f"server_name: {json.dumps(name)}",
-        f"listen: {json.dumps(f'{LOOPBACK}:{port or -1}')}",
+        f"server_name: {_quoted(name)}",
+        f"listen: {_quoted(f'{LOOPBACK}:{port or -1}')}",
         f"max_payload: {PAYLOAD_MAX}",
         'write_deadline: "60s"  # a reader that computes for long is slow, not dead',
         "jetstream {",
-        f"  store_dir: {json.dumps(str(store.absolute()))}",
+        f"  store_dir: {_quoted(str(store.absolute()))}",
         "  sync_interval: always  # what is acknowledged survives a power loss: docs/decisions/0001"
         if sync == "always"
         else "  # sync_interval: the server's default of two minutes",
         "}",
     ]
     if ports_dir is not None:
-        lines.append(f"ports_file_dir: {json.dumps(str(ports_dir.absolute()))}")
+        lines.append(f"ports_file_dir: {_quoted(str(ports_dir.absolute()))}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def server_command(config: Path) -> list[str]:
