@@ -135,7 +135,7 @@ def test_bad_ports_folders_and_tokens_are_one_line(tmp_path):
         (file / "below", [], "--data .*: Not a directory; "),
         (tmp_path / "b", ["--token-file", str(file)], "--token-file .*: empty; "),
         (tmp_path / "c", ["--memory", "lots"], "--memory: 'lots' is no size; "),
-        (tmp_path / "d", ["--ready-file", str(file / "below")], "--ready-file .*: Not a directory; "),
+        (tmp_path / "d", ["--ready-file", str(file / "below")], "--ready-file .*: File exists; "),
     ]
     started = [(run_role(data, tmp_path / f"{n}.err", *more), n) for n, (data, more, _) in enumerate(cases)]
     for (process, number), (_, _, expected) in zip(started, cases, strict=True):
