@@ -103,7 +103,7 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "its host was lost, so it is back in the queue",
     ),
     _R.REJECT_ADMISSION: ("{field}: {problem}; {fix}", "it could not be admitted"),
-    _R.CHARGE_RUN: ("it held GPUs for {occupied_gpu_ms}", "for the GPUs it held"),
+    _R.CHARGE_RUN: ("all that it held",),
     _R.CHARGE_REFUNDED: (
         "it held GPUs for {occupied_gpu_ms}, of which the last {lost_work_ms} were lost with a host",
         "the work lost with a host is given back",

@@ -78,7 +78,7 @@ class Server:
 
     async def watch_health(self, gateway: Gateway) -> None:
         """Say SERVING while the gateway has caught up and the log answers. Runs until it is cancelled."""
-        said: bool | None = None
+        said = False
         while True:
             serving = await gateway.is_well(timeout_s=HEALTH_WAIT_S)
             if serving is not said:

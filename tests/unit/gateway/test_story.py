@@ -76,7 +76,11 @@ NO_ROOM = Why(
 REFUSED = Why(
     rule="admission", reason=Reason.REJECT_ADMISSION, numbers={"field": "budget", "problem": "gone", "fix": "use bio"}
 )
-CHARGE = Why(rule="P2", reason=Reason.CHARGE_RUN, numbers={"occupied_gpu_ms": 8 * 3_600_000})
+CHARGE = Why(
+    rule="P2",
+    reason=Reason.CHARGE_REFUNDED,
+    numbers={"occupied_gpu_ms": 8 * 3_600_000, "refunded_gpu_ms": 3_600_000, "lost_work_ms": 3_600_000},
+)
 SILENT = Why(rule="P2", reason=Reason.HOST_SILENT, numbers={"silent_ms": 21_000, "suspect_after_ms": 20_000})
 
 TOLD: list[tuple[Fact, str]] = [
@@ -174,7 +178,8 @@ TOLD: list[tuple[Fact, str]] = [
             refunded_gpu_ms=3_600_000,
             why=CHARGE,
         ),
-        "7 GPU-hours of run 1 were charged to science/chem, 1 were refunded: it held GPUs for 8 GPU-hours.",
+        "7 GPU-hours of run 1 were charged to science/chem, 1 were refunded: it held GPUs for 8 GPU-hours, of "
+        "which the last 1h were lost with a host.",
     ),
     (
         ReservationMade(
