@@ -3,7 +3,7 @@
 from services.ranker.evolve import FOLDS, evolve
 from services.ranker.policy.news import is_news, next_look
 from services.ranker.policy.order import fair_order
-from services.ranker.policy.spare_order import spare_order
+from services.ranker.policy.spare_order import spare_order, spare_standings
 from services.ranker.policy.standing import standings, user_standings, weigh
 from services.ranker.queue import shortened
 from services.ranker.state import State, dump, load
@@ -32,19 +32,19 @@ def decide(state: State, now: Millis) -> Decision:
     """A new ranking if it is news. With nothing queued there is nothing to order."""
     if not len(state.queue):
         return Decision(assumes=state.position)
-    if state.idle == (state.position, now):
-        return Decision(assumes=state.position, wake_at=next_look(state, now))
-    weights = weigh(state, now)  # 1. what each budget has, is promised and is entitled to (P1, P2, P3)
-    if not is_news(state, weights):  # 2. never say the same thing twice
+    if state.idle == (state.position, now) or not is_news(state, now):  # 1. never say the same thing twice
         state.idle = (state.position, now)
         return Decision(assumes=state.position, wake_at=next_look(state, now))
-    allocated = shortened(fair_order(state, weights))  # 3. walk the tree; the poorest budget first (P4)
-    unallocated = shortened(spare_order(state, weights))  # 4. what fills the rest
+    weights = weigh(state, now)  # 2. what each budget has, is promised and is entitled to (P1, P2, P3)
+    allocated = fair_order(state, weights)  # 3. walk the tree, the poorest budget first (P4)
+    spare = spare_standings(state, weights)  # 4. what fills the rest
+    entries = allocated + shortened(spare_order(state, spare))
     ranking = RankingPublished(
         at=now,
-        order=tuple(entry.job for entry in allocated + unallocated),
+        order=tuple([entry.job for entry in entries]),
         standings=standings(state, weights),
         users=user_standings(state, now),
+        spare=spare,
         basis=state.position,
     )
     return Decision(assumes=state.position, facts=(ranking,), wake_at=next_look(state, now))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from services.ranker.job import job_from
-from services.ranker.policy import charge
+from services.ranker.policy import charge, news
 from services.ranker.run import Held, Run
 from services.ranker.state import Host, State, promise, promise_reservation
 from tenure.domain.host import HostState
@@ -41,6 +41,7 @@ def evolve(state: State, recorded: Recorded) -> None:
     if fact.lane is not Lane.REPORT and fact.at > state.clock:
         state.clock = fact.at
         _forget(state)
+        news.look(state)
 
 
 def _tree(state: State, fact: BudgetTreeChanged) -> None:
@@ -123,6 +124,7 @@ def _assigned(state: State, fact: RunAssigned) -> None:
     )
     state.runs[fact.run] = run
     state.index_run(run)
+    news.jump(state, run.budget, run.commitment_at(fact.at))
 
 
 def _replicas_started(state: State, fact: ReplicasStarted) -> None:
@@ -165,6 +167,7 @@ def _run_ended(state: State, fact: RunEnded) -> None:
     for number, held in run.replicas.items():
         if held.end is None:
             _finish(state, run, number, held, at=fact.at if held.paused is None else held.paused)
+    news.jump(state, run.budget, -run.commitment_at(fact.at))
     promise(state, run, -1)
     run.ended_at = fact.at
     if not run.allocated:
@@ -182,6 +185,7 @@ def _charged(state: State, fact: RunCharged) -> None:
         until=fact.refund_until,
         gpu_ms=fact.refunded_gpu_ms,
     )
+    news.jump(state, run.budget, -fact.refunded_gpu_ms)
 
 
 def _reserved(state: State, fact: ReservationMade) -> None:
@@ -196,11 +200,6 @@ def _reserved(state: State, fact: ReservationMade) -> None:
 def _reservation_dropped(state: State, fact: ReservationDropped) -> None:
     if _unreserve(state, fact.job) and fact.job in state.queue:
         _requeue_in_place(state, fact.job)
-
-
-def _published(state: State, fact: RankingPublished) -> None:
-    state.note_said(fact)
-    state.said_spare = state.queue.unallocated_budgets(fact.order)
 
 
 def _enqueue(state: State, job: JobId) -> None:
@@ -258,6 +257,6 @@ FOLDS: dict[Kind, Callable[[State, Any], None]] = {
     RunCharged: _charged,
     ReservationMade: _reserved,
     ReservationDropped: _reservation_dropped,
-    RankingPublished: _published,
+    RankingPublished: news.note_ranking,
 }
 """How each kind is folded. These are the kinds that the role reads."""

@@ -16,7 +16,7 @@ from tenure.domain.units import GpuMillis, Millis
 class Account:
     """The books of one budget, or of one user of it."""
 
-    __slots__ = ("_constant", "_rate", "_since", "_until", "charged", "commitment", "spare")
+    __slots__ = ("_ahead_line", "_charged_line", "_since", "_spare_line", "_until", "charged", "commitment", "spare")
 
     def __init__(self, charged: Curve | None = None, spare: Curve | None = None) -> None:
         self.charged = charged or Curve()
@@ -24,44 +24,57 @@ class Account:
         self.spare = spare or Curve()
         """Occupancy of unallocated runs, never charged."""
         self.commitment = Commitment()
-        # Scratch: the use is rate x t + constant in [since, until).
-        self._rate, self._constant = 0, 0
-        self._since, self._until = 0, 0
-
-    def changed(self) -> None:
-        """To be called after every change of a part."""
-        self._until = self._since
-
-    def charged_in(self, *, since: Millis, until: Millis) -> GpuMillis:
-        """Charged in (since, until]."""
-        return self.charged.gained(since=since, until=until)
-
-    def spare_in(self, *, since: Millis, until: Millis) -> GpuMillis:
-        """Held unallocated in (since, until]."""
-        return self.spare.gained(since=since, until=until)
-
-    def used(self, *, now: Millis, lookback_ms: Millis) -> GpuMillis:
-        """What counts in P3: charged in the window that ends now, and committed."""
-        if not self._since <= now < self._until:
-            self._draw(now, lookback_ms)
-        return self._rate * now + self._constant
-
-    def _draw(self, now: Millis, lookback_ms: Millis) -> None:
-        """Find the straight line of the use around `now`."""
-        head_rate, head, head_until = self.charged.line(now)
-        tail_rate, tail, tail_until = self.charged.line(now - lookback_ms)
-        ahead_rate, ahead, ahead_until = self.commitment.line(now)
-        self._rate = head_rate - tail_rate + ahead_rate
-        self._constant = head - tail + tail_rate * lookback_ms + ahead
-        ends = [end for end in (head_until, ahead_until) if end is not None]
-        if tail_until is not None:
-            ends.append(tail_until + lookback_ms)
-        self._since, self._until = now, min(ends, default=now + lookback_ms)
+        # Scratch: inside [since, until) what is asked for is these lines, (rate, constant): rate x t + constant.
+        self._charged_line = self._ahead_line = self._spare_line = (0, 0)
+        self._since = self._until = 0
 
     @property
     def empty(self) -> bool:
         """Whether nothing was held in what is remembered, and nothing is promised."""
         return self.charged.flat and self.spare.flat and self.commitment.nothing
+
+    def changed(self) -> None:
+        """To be called after every change of a part."""
+        self._until = self._since
+
+    def charged_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
+        """P2: charged in the window that ends now."""
+        if not self._since <= now < self._until:
+            self._draw(now, lookback_ms)
+        rate, constant = self._charged_line
+        return rate * now + constant
+
+    def committed_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
+        """P3: promised and still ahead."""
+        if not self._since <= now < self._until:
+            self._draw(now, lookback_ms)
+        rate, constant = self._ahead_line
+        return rate * now + constant
+
+    def spare_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
+        """Held by unallocated runs in the window that ends now."""
+        if not self._since <= now < self._until:
+            self._draw(now, lookback_ms)
+        rate, constant = self._spare_line
+        return rate * now + constant
+
+    def _draw(self, now: Millis, lookback_ms: Millis) -> None:
+        """Find the lines around `now`, and how long they hold."""
+        charged_rate, charged, charged_until = window_line(self.charged, now, lookback_ms)
+        spare_rate, spare, spare_until = window_line(self.spare, now, lookback_ms)
+        ahead_rate, ahead, ahead_until = self.commitment.line(now)
+        self._charged_line, self._ahead_line = (charged_rate, charged), (ahead_rate, ahead)
+        self._spare_line = (spare_rate, spare)
+        ends = (charged_until, spare_until) if ahead_until is None else (charged_until, spare_until, ahead_until)
+        self._since, self._until = now, min(ends)
+
+
+def window_line(curve: Curve, now: Millis, lookback_ms: Millis) -> tuple[int, GpuMillis, Millis]:
+    """What a curve gains in (t - W, t] for t around `now`, as rate x t + constant, and until when that holds."""
+    rate, constant, until = curve.line(now)
+    tail_rate, tail, tail_until = curve.line(now - lookback_ms)
+    ends = now + lookback_ms if tail_until is None else tail_until + lookback_ms
+    return rate - tail_rate, constant - tail + tail_rate * lookback_ms, ends if until is None else min(ends, until)
 
 
 class Ledger:

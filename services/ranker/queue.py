@@ -5,7 +5,6 @@ has changed. Everything here is an index over the state's jobs and is rebuilt wh
 """
 
 from bisect import bisect_left, insort
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from tenure.domain.ids import BudgetPath, JobId, UserName
 from tenure.domain.policy import Policy
 from tenure.domain.tree import BudgetTree
 
-LISTED_MAX = 1_000
+LISTED_MAX = 512
 """Jobs that are listed strictly in order; after them only the first of each line that is not listed yet."""
 
 
@@ -26,23 +25,18 @@ class Entry(NamedTuple):
     key: Key
     commitment: float
     """GPU-milliseconds that picking it adds to its path (P4): a whole number, as a float because that is faster."""
+    job: JobId
     line: "Line"
-
-    @property
-    def job(self) -> JobId:
-        """The job's id."""
-        return self.key[3]
 
 
 class Line:
-    """Jobs that are alike, in order. `at_once` of them are to be listed, `said` of them are in the last ranking."""
+    """Jobs that are alike, in order. The first `at_once` of them are to be listed."""
 
-    __slots__ = ("alike", "at_once", "entries", "group", "said")
+    __slots__ = ("alike", "at_once", "entries", "group")
 
     def __init__(self, alike: Alike, group: "Group", listed: int) -> None:
         self.alike, self.group, self.at_once = alike, group, listed
         self.entries: list[Entry] = []
-        self.said = 0
 
 
 class Group:
@@ -93,27 +87,20 @@ class Queue:
         self._gpus_by_type: Mapping[str, int] = {}
         self._said: frozenset[JobId] = frozenset()
         self._lines: dict[Alike, Line] = {}
-        self._places: dict[JobId, tuple[Line, Entry]] = {}
+        self._entries: dict[JobId, Entry] = {}
+        self._line_of: dict[JobId, Line] = {}
         self.allocated: dict[BudgetPath, Users] = {}
         self.unallocated: dict[BudgetPath, Users] = {}
-        self.budgets_version = 0
-        """Grows when a budget gains its first queued job or loses its last."""
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._entries)
 
     def __contains__(self, job: JobId) -> bool:
-        return job in self._places
+        return job in self._entries
 
     def jobs(self) -> Iterable[JobId]:
         """The ids of the queued jobs."""
-        return self._places.keys()
-
-    def unallocated_budgets(self, order: tuple[JobId, ...]) -> tuple[BudgetPath, ...]:
-        """The budgets of the unallocated jobs in an order, each once. Jobs that are not queued are passed over."""
-        places = self._places
-        lines = dict.fromkeys(places[job][0] for job in order if job in places)
-        return tuple(dict.fromkeys(line.alike.budget for line in lines if line.alike.min_runtime_ms == 0))
+        return self._entries.keys()
 
     def add(self, job: Job, *, reserved: bool) -> bool:
         """A job comes in. Returns whether it is one that is to be listed."""
@@ -126,11 +113,11 @@ class Queue:
             commitment_gpu_ms=commitment,
             policy=self._policy,
         )
-        entry = Entry(key, 0.0 if reserved else float(commitment), line)
+        entry = Entry(key, 0.0 if reserved else float(commitment), job.job, line)
         insort(line.entries, entry)
         line.group.changed()
-        line.said += job.job in self._said
-        self._places[job.job] = (line, entry)
+        self._entries[job.job] = entry
+        self._line_of[job.job] = line
         return len(line.entries) <= line.at_once or entry < line.entries[line.at_once]
 
     def remove(self, job: JobId) -> bool:
@@ -138,25 +125,21 @@ class Queue:
 
         Half of what could run at once is enough: otherwise each of a thousand identical starts would be news.
         """
-        line, entry = self._places.pop(job)
+        entry = self._entries.pop(job)
+        line = self._line_of.pop(job)
         index = bisect_left(line.entries, entry)
         assert line.entries[index].key == entry.key, f"{job} does not stand where it should"
         del line.entries[index]
         line.group.changed()
-        line.said -= job in self._said
-        left = len(line.entries)
-        if left == 0:
+        listed = line.entries[: line.at_once]
+        if not listed:
             self._close(line)
-        return line.said < left and 2 * line.said < min(line.at_once, left)
+            return False
+        return 2 * sum(entry.job in self._said for entry in listed) < len(listed)
 
     def note_said(self, order: tuple[JobId, ...]) -> None:
         """A ranking was published with this order."""
         self._said = frozenset(order)
-        for line in self._lines.values():
-            line.said = 0
-        places = self._places
-        for line, count in Counter(places[job][0] for job in order if job in places).items():
-            line.said = count
 
     def resize(self, gpus_by_type: Mapping[str, int]) -> None:
         """The empty cluster has so many GPUs of each type."""
@@ -168,8 +151,8 @@ class Queue:
     def regroup(self, tree: BudgetTree, jobs: Iterable[tuple[Job, bool]]) -> None:
         """The tree is another one. `jobs` are the queued ones, each with whether it is reserved."""
         self._tree = tree
-        self._lines, self._places, self.allocated, self.unallocated = {}, {}, {}, {}
-        self.budgets_version += 1
+        self._lines, self._entries, self._line_of = {}, {}, {}
+        self.allocated, self.unallocated = {}, {}
         for job, reserved in jobs:
             self.add(job, reserved=reserved)
 
@@ -191,7 +174,6 @@ class Queue:
             budgets = self.allocated if job.allocated else self.unallocated
             if job.budget not in budgets:
                 budgets[job.budget] = {}
-                self.budgets_version += 1
             group = budgets[job.budget].setdefault(user, Group())
             line = Line(alike, group, at_once(alike, gpus_by_type=self._gpus_by_type))
             self._lines[alike] = group.lines[alike] = line
@@ -208,4 +190,3 @@ class Queue:
         del users[alike.user]
         if not users:
             del budgets[alike.budget]
-            self.budgets_version += 1

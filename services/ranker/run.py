@@ -3,7 +3,7 @@
 import msgspec
 
 from tenure.domain.ids import BudgetPath, HostId, JobId, RunId, UserName
-from tenure.domain.units import Millis
+from tenure.domain.units import GpuMillis, Millis
 
 
 class Held(msgspec.Struct, array_like=True):
@@ -44,3 +44,8 @@ class Run(msgspec.Struct, kw_only=True, array_like=True):
     def allocated(self) -> bool:
         """Charged to its budget and protected."""
         return self.min_runtime_ms > 0
+
+    def commitment_at(self, now: Millis) -> GpuMillis:
+        """P3: what the run is promised and has not had at `now`."""
+        ahead = self.min_runtime_ms if self.protected_until is None else max(0, self.protected_until - now)
+        return self.gpus * ahead if self.allocated else 0

@@ -15,8 +15,11 @@ from tenure.domain.curve import Curve, Dumped
 from tenure.domain.ids import LOG_START, BudgetPath, HostId, JobId, Position, RunId, UserName
 from tenure.domain.policy import Policy
 from tenure.domain.tree import BudgetTree
-from tenure.domain.units import Millis
-from tenure.events.ranking import RankingPublished
+from tenure.domain.units import GpuMillis, Millis
+from tenure.events.ranking import RankingPublished, Standing
+
+Jump = tuple[Position, BudgetPath, GpuMillis]
+"""At this position the use of this budget changed at once by so much."""
 
 
 class Host(msgspec.Struct, array_like=True):
@@ -44,10 +47,14 @@ class Core(msgspec.Struct, kw_only=True):
     """The last fact after which the order must be said again, whatever the ratios are."""
     said: RankingPublished | None
     """The last ranking."""
-    said_spare: tuple[BudgetPath, ...]
-    """The order of its budgets with unallocated jobs."""
+    looked_at: Millis
+    """When the drift of the ratios was looked at last."""
+    jumps: list[Jump]
+    """What changed at once since the last ranking, of what matters to it."""
     tree: BudgetTree
     eras: dict[BudgetPath, list[tuple[Millis, str]]]
+    """Products of shares are larger than 64 bits in a deep tree."""
+    edited_at: Millis
     capacity: Dumped
     hosts: dict[HostId, Host]
     jobs: dict[JobId, Job]
@@ -69,8 +76,8 @@ class State:
         self.capacity_since: Millis | None = None
         self.news_at = LOG_START
         self.said: RankingPublished | None = None
-        self.said_ratios: dict[BudgetPath, float] = {}
-        self.said_spare: tuple[BudgetPath, ...] = ()
+        self.looked_at: Millis = 0
+        self.jumps: list[Jump] = []
         self.tree = BudgetTree()
         self.shares = Shares()
         self.capacity = Curve()
@@ -82,6 +89,9 @@ class State:
         self.queue = Queue(policy)
         self.held_on: dict[HostId, dict[tuple[RunId, int], None]] = {}
         """The replicas on each host whose end is not known."""
+        self.said_standings: dict[BudgetPath, Standing] = {}
+        self.jumped: dict[BudgetPath, GpuMillis] = {}
+        """The sum of the jumps, on each budget of their paths."""
         self.idle: tuple[Position, Millis] | None = None
         """Scratch of `decide`: at this position and instant there was nothing to say."""
 
@@ -99,8 +109,15 @@ class State:
     def note_said(self, ranking: RankingPublished) -> None:
         """This is what was said last."""
         self.said = ranking
-        self.said_ratios = {standing.path: standing.ratio for standing in ranking.standings}
+        self.said_standings = {standing.path: standing for standing in ranking.standings}
         self.queue.note_said(ranking.order)
+
+    def note_jump(self, jump: Jump) -> None:
+        """Add a jump up its path."""
+        self.jumps.append(jump)
+        _, budget, gpu_ms = jump
+        for path in self.ledger.lineage(budget):
+            self.jumped[path] = self.jumped.get(path, 0) + gpu_ms
 
     def gpus_by_type(self) -> dict[str, int]:
         """GPUs of the empty cluster when every host works."""
@@ -143,9 +160,11 @@ def dump(state: State) -> bytes:
         capacity_since=state.capacity_since,
         news_at=state.news_at,
         said=state.said,
-        said_spare=state.said_spare,
+        looked_at=state.looked_at,
+        jumps=state.jumps,
         tree=state.tree,
         eras={path: [(since, str(share)) for since, share in known] for path, known in state.shares.eras.items()},
+        edited_at=state.shares.latest,
         capacity=state.capacity.dump(),
         hosts=state.hosts,
         jobs=state.jobs,
@@ -173,9 +192,10 @@ def load(payload: bytes, policy: Policy) -> State:
         raise ValueError(f"it looks back {core.lookback_ms} ms, the policy {policy.lookback_ms} ms")
     state = State(policy)
     state.position, state.clock, state.forgotten_to = core.position, core.clock, core.forgotten_to
-    state.capacity_since, state.news_at, state.said_spare = core.capacity_since, core.news_at, core.said_spare
+    state.capacity_since, state.news_at, state.looked_at = core.capacity_since, core.news_at, core.looked_at
     state.tree = core.tree
-    state.shares = Shares({path: [(since, int(share)) for since, share in eras] for path, eras in core.eras.items()})
+    eras = {path: [(since, int(share)) for since, share in known] for path, known in core.eras.items()}
+    state.shares = Shares(eras, latest=core.edited_at)
     state.capacity = Curve.load(core.capacity)
     state.hosts, state.jobs, state.runs = core.hosts, core.jobs, core.runs
     state.reserved = dict.fromkeys(core.reserved)
@@ -191,4 +211,6 @@ def load(payload: bytes, policy: Policy) -> State:
     state.queue.regroup(state.tree, ((state.jobs[job], job in state.reserved) for job in core.queued))
     if core.said is not None:
         state.note_said(core.said)
+    for jump in core.jumps:
+        state.note_jump(jump)
     return state

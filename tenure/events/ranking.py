@@ -48,11 +48,26 @@ class UserStanding(msgspec.Struct, frozen=True, kw_only=True):
         return self.charged_gpu_ms + self.commitment_gpu_ms
 
 
+class SpareStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a budget with unallocated jobs queued: what it held unallocated in the window, for its entitlement."""
+
+    path: BudgetPath
+    held_gpu_ms: GpuMillis
+    entitlement_gpu_ms: GpuMillis
+
+    @property
+    def ratio(self) -> float:
+        """What orders the unallocated jobs: the lowest first; infinite without a share (last)."""
+        return self.held_gpu_ms / self.entitlement_gpu_ms if self.entitlement_gpu_ms else math.inf
+
+
 class RankingPublished(Fact, frozen=True, kw_only=True, tag=True):
     """The fair-share order (P4), first to start first; allocated jobs, then unallocated ones.
 
     `basis` is the position of the last fact it takes into account. Jobs that have left the queue since are to be
-    skipped: their leaving is not said again. Of jobs that are alike (same budget, user, shape, contract and priority)
+    skipped: their leaving is not said again. `standings` are in order of path and cover every budget of the tree (of a
+    tree of more than a thousand, those with use or queued jobs), `users` those of budgets whose users are equal, `spare`
+    is in the order of the unallocated part: all that was compared. Of jobs that are alike (same budget, user, shape, contract and priority)
     only as many are listed as could run at once on the empty cluster: where one of them cannot start, the next cannot
     either.
     """
@@ -63,3 +78,4 @@ class RankingPublished(Fact, frozen=True, kw_only=True, tag=True):
     standings: tuple[Standing, ...]
     basis: Position
     users: tuple[UserStanding, ...] = ()
+    spare: tuple[SpareStanding, ...] = ()

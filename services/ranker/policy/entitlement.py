@@ -4,7 +4,8 @@ integral over (now - W, now] of (product of shares x available GPUs). A share ho
 next one, a capacity from its fact on: nothing takes effect backwards.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 from tenure.domain.curve import Curve
 from tenure.domain.ids import BudgetPath
@@ -21,11 +22,14 @@ Era = tuple[Millis, int]
 class Shares:
     """The history of every budget's share of the whole, as far as the window needs it."""
 
-    __slots__ = ("_eras", "_latest")
+    __slots__ = ("_eras", "_lowest_terms", "latest")
 
-    def __init__(self, eras: Mapping[BudgetPath, Sequence[Era]] | None = None) -> None:
+    def __init__(self, eras: Mapping[BudgetPath, Sequence[Era]] | None = None, *, latest: Millis = 0) -> None:
         self._eras: dict[BudgetPath, list[Era]] = {path: list(known) for path, known in (eras or {}).items()}
-        self._latest: Millis = max((since for known in self._eras.values() for since, _ in known), default=0)
+        self.latest: Millis = latest
+        """When the last edit took effect."""
+        # The same, latest era first, with the products and their unit divided by what they have in common.
+        self._lowest_terms = {path: lowest_terms(path, known) for path, known in self._eras.items()}
 
     @property
     def eras(self) -> Mapping[BudgetPath, Sequence[Era]]:
@@ -34,45 +38,69 @@ class Shares:
 
     def change(self, tree: BudgetTree, *, at: Millis) -> None:
         """The shares are those of `tree` from `at` on (but never from before the edit that was recorded last)."""
-        at = self._latest = max(at, self._latest)
+        at = self.latest = max(at, self.latest)
         products = share_products(tree)
         for path in sorted(products.keys() | self._eras.keys()):
             product = products.get(path, 0)
-            known = self._eras.setdefault(path, [])
+            known = self._eras.get(path, [])
             if known and known[-1][0] == at:
                 known.pop()
             if product != (known[-1][1] if known else 0):
                 known.append((at, product))
-            if not known:
-                del self._eras[path]
-
-    def entitlement(self, path: BudgetPath, *, capacity: Curve, since: Millis, now: Millis) -> GpuMillis:
-        """GPU-time that `path` is entitled to in (since, now], to the nearest GPU-millisecond; 0 without a share."""
-        eras = self._eras.get(path)
-        if not eras:
-            return 0
-        total, until = 0, capacity.at(now)
-        for began, product in reversed(eras):
-            begin = capacity.at(min(max(began, since), now))
-            total += product * (until - begin)
-            until = begin
-            if began <= since:
-                break
-        least = eras[-1][1] * AT_LEAST_MS * max(1, capacity.rate)
-        total = max(total, least)
-        if total == 0:
-            return 0
-        unit: int = PPM ** (path.count("/") + 1)
-        return max(1, (2 * total + unit) // (2 * unit))
+            self._keep(path, known)
 
     def forget(self, before: Millis) -> None:
         """Drop the shares that ended at or before an instant."""
-        for path in list(self._eras):
-            known = self._eras[path]
+        for path, known in list(self._eras.items()):
             while len(known) > 1 and known[1][0] <= before:
                 del known[0]
-            if len(known) == 1 and known[0][1] == 0:
-                del self._eras[path]
+            if known[-1] == known[0] and known[0][1] == 0:
+                known.clear()
+            self._keep(path, known)
+
+    def entitlements(
+        self, paths: Iterable[BudgetPath], *, capacity: Curve, since: Millis, now: Millis
+    ) -> dict[BudgetPath, GpuMillis]:
+        """GPU-time each budget is entitled to in (since, now], to the nearest GPU-millisecond; 0 without a share."""
+        end = capacity.at(now)
+        window = end - capacity.at(since)
+        least = AT_LEAST_MS * (capacity.rate or 1)
+        available: dict[Millis, GpuMillis] = {}  # gained from an instant to now; many eras begin with the same edit
+        entitled: dict[BudgetPath, GpuMillis] = {}
+        for path in paths:
+            terms = self._lowest_terms.get(path)
+            if terms is None:
+                entitled[path] = 0
+                continue
+            unit, eras = terms
+            total, later = 0, 0
+            for began, product in eras:
+                if began <= since:
+                    total += product * (window - later)
+                    break
+                gained = available.get(began)
+                if gained is None:
+                    gained = available[began] = end - capacity.at(min(began, now))
+                total += product * (gained - later)
+                later = gained
+            floor = eras[0][1] * least
+            total = total if total > floor else floor
+            entitled[path] = ((2 * total + unit) // (2 * unit) or 1) if total else 0
+        return entitled
+
+    def _keep(self, path: BudgetPath, known: list[Era]) -> None:
+        if known:
+            self._eras[path] = known
+            self._lowest_terms[path] = lowest_terms(path, known)
+        elif path in self._eras:
+            del self._eras[path], self._lowest_terms[path]
+
+
+def lowest_terms(path: BudgetPath, eras: Sequence[Era]) -> tuple[int, tuple[Era, ...]]:
+    """The unit and the eras, latest first, in the smallest whole numbers that say the same: they multiply faster."""
+    unit: int = PPM ** (path.count("/") + 1)
+    common = math.gcd(unit, *(product for _, product in eras))
+    return unit // common, tuple((since, product // common) for since, product in reversed(eras))
 
 
 def share_products(tree: BudgetTree) -> dict[BudgetPath, int]:

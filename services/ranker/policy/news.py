@@ -1,72 +1,120 @@
 """When a ranking is worth saying: the queue has changed, or a ratio has moved so far that it matters.
 
-Everything here is a function of the state and the instant, so a restarted ranker says the same.
+Ratios jump when a run is assigned, ends early or is refunded: jumps are added up as they are folded. Between jumps they
+drift: that is looked at now and then, the seldomer the slower they can move. All of it is a function of the facts and
+the instant, so a restarted ranker says the same.
 """
 
 import math
 from itertools import pairwise
 
-from services.ranker.policy.spare_order import spare_ratio
-from services.ranker.policy.standing import Weights, user_used
+from services.ranker.policy.spare_order import spare_standing
+from services.ranker.policy.standing import Weights, user_used, weigh
 from services.ranker.state import State
-from tenure.domain.units import SECOND, Millis
+from tenure.domain.ids import BudgetPath
+from tenure.domain.units import MINUTE, SECOND, GpuMillis, Millis
+from tenure.events.ranking import RankingPublished, Standing
 
 RELATIVE = 0.01
 """A ratio has moved when it differs from the one that was said by this part of it, or by a quarter of P5's margin."""
 LOOK_SOONEST: Millis = SECOND
-LOOK_LATEST: Millis = 60 * SECOND
+LOOK_LATEST: Millis = 5 * MINUTE
 LOOKS_IN_WINDOW = 2_000
 """In this part of the window a budget with ten times its share moves its ratio by a quarter of the default margin."""
 
 
-def is_news(state: State, weights: Weights) -> bool:
-    """Whether the last ranking no longer holds."""
-    said = state.said
-    if said is None or state.news_at > said.basis:
-        return True
-    margin = state.policy.ratio_margin / 4
-    ratios = state.said_ratios
-    for path, used in weights.used.items():
-        entitled = weights.entitled[path]
-        after = used / entitled if entitled else math.inf
-        before = ratios.get(path, -1.0)
-        if after != before and _moved(before, after, margin):
-            return True
-    return _users_moved(state, weights, margin) or _spare_out_of_order(state, weights, margin)
+def jump(state: State, budget: BudgetPath, gpu_ms: GpuMillis) -> None:
+    """A fact has changed the use of a budget at once. It is news when the jumps since the last ranking add up."""
+    if gpu_ms and state.said is not None:
+        state.note_jump((state.position, budget, gpu_ms))
+        _weigh_jumps(state, budget)
+
+
+def note_ranking(state: State, ranking: RankingPublished) -> None:
+    """A ranking was folded: from now on only those jumps count that it does not know of."""
+    state.note_said(ranking)
+    state.looked_at = ranking.at
+    jumps = [jump for jump in state.jumps if jump[0] > ranking.basis]
+    state.jumps, state.jumped = [], {}
+    for later in jumps:
+        state.note_jump(later)
+        _weigh_jumps(state, later[1])
+
+
+def look(state: State) -> None:
+    """To be called as facts are folded: look at the drift when it is time to."""
+    if len(state.queue) and not _changed(state) and state.clock >= state.looked_at + look_every(state):
+        state.looked_at = state.clock
+        if moved(state, weigh(state, state.clock)):
+            state.news_at = state.position
+
+
+def look_every(state: State) -> Millis:
+    """How long to let ratios drift: they move the slower, the more of the window lies behind us."""
+    began = state.looked_at if state.capacity_since is None else state.capacity_since
+    behind = min(state.looked_at - began, state.policy.lookback_ms)
+    return max(LOOK_SOONEST, min(LOOK_LATEST, behind // LOOKS_IN_WINDOW))
 
 
 def next_look(state: State, now: Millis) -> Millis:
-    """When to look again: ratios move the slower, the more of the window lies behind us."""
-    began = now if state.capacity_since is None else state.capacity_since
-    behind = min(now - began, state.policy.lookback_ms)
-    return now + max(LOOK_SOONEST, min(LOOK_LATEST, behind // LOOKS_IN_WINDOW))
+    """The next instant worth looking at."""
+    due = state.looked_at + look_every(state)
+    return due if due > now else now + look_every(state)
 
 
-def _moved(before: float, after: float, margin: float) -> bool:
-    """Whether the difference matters. Infinite is without a share: coming from there or going there always does."""
-    if math.isinf(before) or math.isinf(after):
-        return before != after
-    return abs(after - before) > max(margin, RELATIVE * before)
+def is_news(state: State, now: Millis) -> bool:
+    """Whether the last ranking no longer holds."""
+    return _changed(state) or (now >= state.looked_at + look_every(state) and moved(state, weigh(state, now)))
 
 
-def _users_moved(state: State, weights: Weights, margin: float) -> bool:
+def moved(state: State, weights: Weights) -> bool:
+    """Whether any ratio differs from the one that was said by as much as matters."""
+    for path, entitled in weights.entitled.items():
+        standing = state.said_standings.get(path)
+        if standing is None or _differs(standing, weights.used(path), entitled, state.policy.ratio_margin / 4):
+            return True
+    return _users_moved(state, weights) or _spare_out_of_order(state, weights)
+
+
+def _changed(state: State) -> bool:
+    return state.said is None or state.news_at > state.said.basis
+
+
+def _differs(standing: Standing, used: GpuMillis, entitled: GpuMillis, margin: float) -> bool:
+    """Without a share a ratio is infinite: coming from there or going there always matters."""
+    if not entitled or not standing.entitlement_gpu_ms:
+        return bool(entitled) != bool(standing.entitlement_gpu_ms)
+    return abs(used / entitled - standing.ratio) > max(margin, RELATIVE * standing.ratio)
+
+
+def _weigh_jumps(state: State, budget: BudgetPath) -> None:
+    """Whether the jumps of a budget and of those above it have moved a ratio by as much as matters."""
+    margin = state.policy.ratio_margin / 4
+    for path in state.ledger.lineage(budget):
+        said = state.said_standings.get(path)
+        total = abs(state.jumped[path])
+        if said is None or total > max(margin * said.entitlement_gpu_ms, RELATIVE * said.used_gpu_ms):
+            state.news_at = state.position
+            return
+
+
+def _users_moved(state: State, weights: Weights) -> bool:
     """The same for the users of budgets where they are equal: each is entitled to an equal part."""
-    said = state.said
+    said, margin = state.said, state.policy.ratio_margin / 4
     assert said is not None
     for standing in said.users:
         entitled = weights.entitled.get(standing.path, 0)
         count = len(state.queue.allocated.get(standing.path, ()))
-        if entitled == 0 or count == 0:
-            continue
-        before = standing.used_gpu_ms * count / entitled
-        after = user_used(state, standing.path, standing.user, weights.now) * count / entitled
-        if _moved(before, after, margin):
+        now = user_used(state, standing.path, standing.user, weights.now)
+        if count and abs(now - standing.used_gpu_ms) > max(margin * entitled / count, RELATIVE * standing.used_gpu_ms):
             return True
     return False
 
 
-def _spare_out_of_order(state: State, weights: Weights, margin: float) -> bool:
+def _spare_out_of_order(state: State, weights: Weights) -> bool:
     """Whether a budget of the unallocated part has had clearly more than the one that was said after it."""
-    order = [budget for budget in state.said_spare if budget in state.queue.unallocated]
-    ratios = [spare_ratio(state, weights, budget) for budget in order]
-    return any(one > other + max(margin, RELATIVE * other) for one, other in pairwise(ratios))
+    said, margin = state.said, state.policy.ratio_margin / 4
+    assert said is not None
+    budgets = [standing.path for standing in said.spare if standing.path in state.queue.unallocated]
+    ratios = [spare_standing(state, weights, budget).ratio for budget in budgets]
+    return any(one > other + max(margin, RELATIVE * other) for one, other in pairwise(ratios) if not math.isinf(other))

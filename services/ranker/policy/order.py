@@ -9,15 +9,18 @@ the children's own orders by (ratio before the pick, path), which is what is don
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
+from operator import itemgetter
 
 from services.ranker.policy.standing import Weights, user_used
-from services.ranker.queue import Entry, Users
+from services.ranker.queue import Entry, Users, shortened
 from services.ranker.state import State
 from tenure.domain.ids import BudgetPath
 from tenure.domain.tree import ROOT
 from tenure.domain.units import GpuMillis, Millis
+
+COMMITMENT: Callable[[Entry], float] = itemgetter(1)
 
 Part = tuple[GpuMillis, GpuMillis, list[Entry]]
 """A child in a merge: what it has used, what it is entitled to, its own order."""
@@ -36,22 +39,23 @@ def merge(parts: Sequence[Part]) -> list[Entry]:
     entries: list[Entry] = []
     for used, entitled, own in parts:
         if entitled:
-            before = accumulate([entry.commitment for entry in own], initial=float(used))
-            ratios += [amount / entitled for amount in before]
+            before = accumulate(map(COMMITMENT, own), initial=float(used))
+            scale = float(entitled)
+            ratios += [amount / scale for amount in before]
             ratios.pop()
         else:
             ratios += [math.inf] * len(own)
         entries += own
     # The sort is stable and a child's ratios never fall: a child's order is kept, ties go by path.
     ranks = sorted(range(len(ratios)), key=ratios.__getitem__)
-    return [entries[rank] for rank in ranks]
+    return shortened([entries[rank] for rank in ranks])
 
 
 def by_user(state: State, budget: BudgetPath, users: Users, now: Millis) -> list[Entry]:
     """The picks inside a budget that funds jobs. Equal users are children of equal share: lowest use first."""
-    names = sorted(user for user in users if user is not None)
-    if not names:
+    if None in users:
         return users[None].listing()
+    names = sorted(user for user in users if user is not None)
     return merge([(user_used(state, budget, user, now), 1, users[user].listing()) for user in names])
 
 
@@ -60,7 +64,7 @@ def _below(
 ) -> list[Entry]:
     parts: list[Part] = []
     for child in branches.get(path, ()):
-        parts.append((weights.used[child], weights.entitled[child], _below(state, weights, child, branches)))
+        parts.append((weights.used(child), weights.entitled[child], _below(state, weights, child, branches)))
     users = state.queue.allocated.get(path)
     if users is not None:
         # A budget that got children after jobs were queued in it: its own come last.

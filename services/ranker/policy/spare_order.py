@@ -4,27 +4,31 @@ The budget with the least unallocated occupancy in the window for its share come
 inside a budget priority, then submit time, then id.
 """
 
+from collections.abc import Iterable
+
 from services.ranker.policy.standing import Weights
 from services.ranker.queue import Entry
 from services.ranker.state import State
 from tenure.domain.ids import BudgetPath
+from tenure.events.ranking import SpareStanding
 
 
-def spare_ratio(state: State, weights: Weights, budget: BudgetPath) -> float:
-    """Unallocated occupancy in the window / entitlement; infinite without entitlement."""
-    entitled = weights.entitled[budget]
+def spare_standing(state: State, weights: Weights, budget: BudgetPath) -> SpareStanding:
+    """What a budget with unallocated jobs in the queue held unallocated, and its entitlement."""
     account = state.ledger.budgets.get(budget)
-    if entitled == 0:
-        return float("inf")
-    if account is None:
-        return 0.0
-    held = account.spare_in(since=weights.now - state.policy.lookback_ms, until=weights.now)
-    return held / entitled
+    held = 0 if account is None else account.spare_at(weights.now, state.policy.lookback_ms)
+    return SpareStanding(path=budget, held_gpu_ms=held, entitlement_gpu_ms=weights.entitled[budget])
 
 
-def spare_order(state: State, weights: Weights) -> list[Entry]:
-    """The listed unallocated jobs, first to start first."""
+def spare_standings(state: State, weights: Weights) -> tuple[SpareStanding, ...]:
+    """The budgets with unallocated jobs in the queue, first to start first."""
+    found = [spare_standing(state, weights, budget) for budget in state.queue.unallocated]
+    return tuple(sorted(found, key=lambda standing: (standing.ratio, standing.path)))
+
+
+def spare_order(state: State, budgets: Iterable[SpareStanding]) -> list[Entry]:
+    """The listed unallocated jobs of these budgets, in this order."""
     entries: list[Entry] = []
-    for _, budget in sorted((spare_ratio(state, weights, budget), budget) for budget in state.queue.unallocated):
-        entries += state.queue.unallocated[budget][None].listing()
+    for standing in budgets:
+        entries += state.queue.unallocated[standing.path][None].listing()
     return entries

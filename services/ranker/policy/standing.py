@@ -1,6 +1,6 @@
 """P3, ratio: (charged in the window + commitment) / entitlement, of every budget at one instant."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from services.ranker.state import State
@@ -14,82 +14,76 @@ STANDINGS_MAX = 1_000
 
 @dataclass(slots=True)
 class Weights:
-    """The two sides of every ratio. Holds the budgets with use or a queue, and all above them."""
+    """The numbers of every ratio at `now`, of the budgets with use or a queue and of all above them."""
 
     now: Millis
-    used: dict[BudgetPath, GpuMillis]
+    charged: dict[BudgetPath, GpuMillis]
+    committed: dict[BudgetPath, GpuMillis]
     entitled: dict[BudgetPath, GpuMillis]
 
-    def ratio(self, path: BudgetPath) -> float:
-        """As `Standing.ratio`; infinite without entitlement."""
-        entitled = self.entitled[path]
-        return self.used[path] / entitled if entitled else float("inf")
+    def used(self, path: BudgetPath) -> GpuMillis:
+        """What counts against the entitlement."""
+        return self.charged[path] + self.committed[path]
 
 
 def weigh(state: State, now: Millis) -> Weights:
     """The ratios at `now`. Costs O(budgets in use), however many runs and jobs there are."""
-    used: dict[BudgetPath, GpuMillis] = {}
+    charged: dict[BudgetPath, GpuMillis] = {}
+    committed: dict[BudgetPath, GpuMillis] = {}
     ledger, lookback = state.ledger, state.policy.lookback_ms
     for budget, account in ledger.budgets.items():
-        amount = account.used(now=now, lookback_ms=lookback)
+        had, ahead = account.charged_at(now, lookback), account.committed_at(now, lookback)
         for path in ledger.lineage(budget):
-            used[path] = used.get(path, 0) + amount
+            charged[path] = charged.get(path, 0) + had
+            committed[path] = committed.get(path, 0) + ahead
     for queued in (state.queue.allocated, state.queue.unallocated):
         for budget in queued:
-            for path in ledger.lineage(budget):
-                used.setdefault(path, 0)
-    return Weights(now, used, {path: entitlement(state, path, now) for path in used})
+            if budget not in charged:
+                for path in ledger.lineage(budget):
+                    charged.setdefault(path, 0)
+                    committed.setdefault(path, 0)
+    return Weights(now, charged, committed, entitlements(state, charged, now))
 
 
-def entitlement(state: State, path: BudgetPath, now: Millis) -> GpuMillis:
+def entitlements(state: State, paths: Iterable[BudgetPath], now: Millis) -> dict[BudgetPath, GpuMillis]:
     """P1 at `now`."""
     since = now - state.policy.lookback_ms
-    return state.shares.entitlement(path, capacity=state.capacity, since=since, now=now)
+    return state.shares.entitlements(paths, capacity=state.capacity, since=since, now=now)
 
 
 def user_used(state: State, budget: BudgetPath, user: UserName, now: Millis) -> GpuMillis:
     """The use of one user of a budget."""
-    account = state.ledger.users.get((budget, user))
-    return 0 if account is None else account.used(now=now, lookback_ms=state.policy.lookback_ms)
+    account, lookback = state.ledger.users.get((budget, user)), state.policy.lookback_ms
+    return 0 if account is None else account.charged_at(now, lookback) + account.committed_at(now, lookback)
 
 
 def standings(state: State, weights: Weights) -> tuple[Standing, ...]:
     """The numbers as a ranking says them, in order of path: every budget of the tree, and those that still have use."""
-    charged: dict[BudgetPath, GpuMillis] = {}
-    since = weights.now - state.policy.lookback_ms
-    for budget, account in state.ledger.budgets.items():
-        amount = account.charged_in(since=since, until=weights.now)
-        for path in state.ledger.lineage(budget):
-            charged[path] = charged.get(path, 0) + amount
+    charged, committed, entitled = weights.charged, weights.committed, weights.entitled
+    if len(state.tree.nodes) <= STANDINGS_MAX:
+        idle = [node.path for node in state.tree.nodes if node.path not in charged]
+        if idle:
+            entitled = entitled | entitlements(state, idle, weights.now)
     return tuple(
-        Standing(
-            path=path,
-            charged_gpu_ms=charged.get(path, 0),
-            commitment_gpu_ms=weights.used.get(path, 0) - charged.get(path, 0),
-            entitlement_gpu_ms=_entitled(state, weights, path),
-        )
-        for path in _listed(state, weights.used)
+        [
+            Standing(
+                path=path,
+                charged_gpu_ms=charged.get(path, 0),
+                commitment_gpu_ms=committed.get(path, 0),
+                entitlement_gpu_ms=entitled[path],
+            )
+            for path in sorted(entitled)
+        ]
     )
 
 
 def user_standings(state: State, now: Millis) -> tuple[UserStanding, ...]:
     """The numbers of the users with queued jobs where users are equal, in order of budget and name."""
-    since = now - state.policy.lookback_ms
-    said = []
+    said, lookback = [], state.policy.lookback_ms
     for budget in sorted(state.queue.allocated):
         for user in sorted(user for user in state.queue.allocated[budget] if user is not None):
             account = state.ledger.users.get((budget, user))
-            charged = 0 if account is None else account.charged_in(since=since, until=now)
-            commitment = 0 if account is None else account.commitment.at(now)
-            said.append(UserStanding(path=budget, user=user, charged_gpu_ms=charged, commitment_gpu_ms=commitment))
+            charged = 0 if account is None else account.charged_at(now, lookback)
+            committed = 0 if account is None else account.committed_at(now, lookback)
+            said.append(UserStanding(path=budget, user=user, charged_gpu_ms=charged, commitment_gpu_ms=committed))
     return tuple(said)
-
-
-def _listed(state: State, used: Mapping[BudgetPath, GpuMillis]) -> list[BudgetPath]:
-    nodes = state.tree.by_path
-    return sorted(used.keys() | nodes.keys() if len(nodes) <= STANDINGS_MAX else used)
-
-
-def _entitled(state: State, weights: Weights, path: BudgetPath) -> GpuMillis:
-    known = weights.entitled.get(path)
-    return entitlement(state, path, weights.now) if known is None else known
