@@ -1,0 +1,1 @@
+"""The commands of the README on real parts: real processes, servers and files on this machine."""

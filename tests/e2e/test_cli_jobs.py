@@ -1,0 +1,133 @@
+"""A researcher's day on the command line, against everything running for real."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command_line import TENURE, CommandLine, until
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    system = CommandLine(tmp_path_factory.mktemp("up"))
+    try:
+        system.start()
+        yield system
+    finally:
+        system.close()
+
+
+def test_a_job_runs_and_its_story_is_told(system: CommandLine, tmp_path: Path) -> None:
+    script = "echo out $RANK $WORLD_SIZE $PWD; echo err >&2"
+    job = system.submit("--replicas", "2", "--workdir", str(tmp_path), "--name", "hello", "--", "sh", "-c", script)
+    assert system.run("job", job, "--wait").returncode == 0
+    assert system.ask("logs", job) == f"out 0 2 {tmp_path}\n"
+    assert system.ask("logs", job, "--replica", "1", "--run", "1") == f"out 1 2 {tmp_path}\n"
+    assert system.ask("logs", job, "--stderr") == "err\n"
+    shown = system.json("job", job)
+    assert (shown["state"], shown["name"], shown["runs"][0]["exit_code"]) == ("completed", "hello", 0)
+    kinds = [step["kind"] for step in system.json("why", job)["steps"]]
+    wanted = ["JobSubmitted", "JobAdmitted", "RunAssigned", "RunStarted", "RunEnded", "JobFinished"]
+    assert [kind for kind in kinds if kind in wanted] == wanted
+    assert "P10" in system.ask("why", job)
+
+
+def test_a_failing_command_fails_the_waiting_submission(system: CommandLine) -> None:
+    done = system.run("submit", *_options(), "--wait", "--", "sh", "-c", "exit 7")
+    job = done.stdout.strip()
+    assert done.returncode == 1 and f"{job} ended as failed" in done.stderr
+    assert system.json("job", job)["runs"][0]["exit_code"] == 7
+
+
+def test_the_queue_holds_what_runs_until_it_is_cancelled(system: CommandLine) -> None:
+    job = system.submit("--", "sleep", "1000", gpus=3)
+    until(lambda: system.json("job", job)["state"] == "running", "the job to run")
+    listed = system.json("queue")
+    assert [one["job"] for one in listed["jobs"]] == [job] and listed["cluster"]["gpus_allocated"] == 3
+    assert sum(host["gpus_held"] for host in system.json("host", "list")["hosts"]) == 3
+    system.ask("cancel", job)
+    assert system.run("job", job, "--wait").returncode == 1
+    assert system.json("job", job)["state"] == "cancelled"
+
+
+def test_many_are_submitted_at_once(system: CommandLine) -> None:
+    ids = system.ask("submit", *_options(), "--count", "20", "--wait", "--", "true").split()
+    assert len(set(ids)) == 20
+    over = {one["job"] for one in system.json("queue", "--state", "completed")["jobs"]}
+    assert over.issuperset(ids)
+
+
+def test_the_same_key_submits_once_and_another_body_is_refused(system: CommandLine) -> None:
+    first = system.submit("--idempotency-key", "k7", "--", "true")
+    assert system.submit("--idempotency-key", "k7", "--", "true") == first
+    done = system.run("submit", *_options(), "--idempotency-key", "k7", "--", "false")
+    assert (done.returncode, done.stdout) == (1, "") and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--budget", "nowhere", "--gpus", "1", "--min-runtime", "5m"), "nowhere"),
+        (("--budget", "default", "--gpus=-1", "--min-runtime", "5m"), "gpus"),
+        (("--budget", "default", f"--gpus={2**62}", "--min-runtime", "5m"), "gpus"),
+        (("--budget", "default", "--gpus", "1", "--min-runtime", "9h"), "min_runtime"),
+        (("--budget", "default", "--gpus", "4", "--replicas", "3", "--min-runtime", "5m"), "GPUs"),
+        (("--budget", "default", "--gpus", "1", "--min-runtime", "5m", "--gpu-type", "B300"), "B300"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(system: CommandLine, options: tuple[str, ...], named: str) -> None:
+    done = system.run("submit", *options, "--", "true")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert named in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_shares_change_with_history_and_the_report_adds_up(system: CommandLine) -> None:
+    system.ask("budget", "set", "default=60", "other=40", "--comment", "room for others")
+    tree = {one["path"]: one["share_percent"] for one in system.json("budget", "show")["budgets"]}
+    assert tree == {"default": 60, "other": 40}
+    changes = system.json("budget", "history", "other")["changes"]
+    assert [(one["share_percent_before"], one["comment"]) for one in changes] == [(None, "room for others")]
+
+    def report() -> dict[str, int]:
+        rows = system.json("budget", "report", "--since", "1h")["budgets"]
+        return next(row for row in rows if row["path"] == "default")
+
+    until(lambda: report()["delivered_gpu_ms"] > 0, "delivered GPU-time in ClickHouse")
+    refused = system.run("budget", "set", "default=61")
+    assert refused.returncode == 1 and "100" in refused.stderr
+
+
+def test_a_host_is_drained_and_taken_back(system: CommandLine) -> None:
+    system.ask("host", "drain", "h001", "--reason", "fan")
+    state = lambda: {one["host"]: one["state"] for one in system.json("host", "list")["hosts"]}["h001"]  # noqa: E731
+    until(lambda: state() == "drained", "the empty host to be drained")
+    system.ask("host", "resume", "h001")
+    until(lambda: state() == "healthy", "the host to be back")
+
+
+def test_a_submission_is_quick_from_a_shell(system: CommandLine) -> None:
+    took: list[float] = []
+    for _ in range(5):
+        began = time.monotonic()
+        system.submit("--", "true")
+        took.append(time.monotonic() - began)
+    assert min(took) < 0.6  # 0.3 s on a machine that does nothing else
+
+
+def test_a_reader_that_leaves_makes_no_noise(system: CommandLine) -> None:
+    with subprocess.Popen(
+        [TENURE, "queue", "--all", "--json", "--limit", "1000"],
+        env=system.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.wait(30) == 141 and process.stderr.read() == b""
+
+
+def _options() -> tuple[str, ...]:
+    return ("--budget", "default", "--gpus", "1", "--min-runtime", "5m")
