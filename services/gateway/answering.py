@@ -1,6 +1,7 @@
 """Trouble as gRPC says it: a status, one line, and for a refusal the field in the standard error details."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
@@ -56,14 +57,18 @@ def answering(handler: Callable[[S, Q, Context], Awaitable[A]]) -> Callable[[S, 
     return answer
 
 
-def streaming(handler: Callable[[S, Q, Context], AsyncIterator[A]]) -> Callable[[S, Q, Context], AsyncIterator[A]]:
-    """A handler of a stream whose refusals become statuses."""
+Stream = AsyncGenerator[A, None]
+
+
+def streaming(handler: Callable[[S, Q, Context], Stream[A]]) -> Callable[[S, Q, Context], Stream[A]]:
+    """A handler of a stream whose refusals become statuses, and that ends when its caller goes away."""
 
     @wraps(handler)
-    async def stream(self: S, request: Q, context: Context) -> AsyncIterator[A]:
+    async def stream(self: S, request: Q, context: Context) -> Stream[A]:
         try:
-            async for answer in handler(self, request, context):
-                yield answer
+            async with aclosing(handler(self, request, context)) as answers:
+                async for answer in answers:
+                    yield answer
         except (Refusal, Away, LogsAway) as trouble:
             await refuse(context, trouble)
 

@@ -1,9 +1,9 @@
 """The gRPC service Jobs: submit, look at, explain, cancel, read output."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from contextlib import aclosing
 
-from services.gateway.answering import Context, answering, streaming
+from services.gateway.answering import Context, Stream, answering, streaming
 from services.gateway.budgets import visible_from
 from services.gateway.convert import from_cluster, from_job, from_why, to_job_states, to_spec
 from services.gateway.decider import cancel, no_such_job
@@ -87,9 +87,7 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         return answer
 
     @streaming
-    async def Watch(
-        self, request: jobs_pb2.WatchJobRequest, context: Context
-    ) -> AsyncIterator[jobs_pb2.WatchJobResponse]:
+    async def Watch(self, request: jobs_pb2.WatchJobRequest, context: Context) -> Stream[jobs_pb2.WatchJobResponse]:
         """The job now, and at each change; changes that come together are shown as one."""
         gateway = self._gateway
         state = await gateway.read()
@@ -131,11 +129,12 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         )
 
     @streaming
-    async def Logs(self, request: jobs_pb2.JobLogsRequest, context: Context) -> AsyncIterator[jobs_pb2.JobLogsResponse]:
+    async def Logs(self, request: jobs_pb2.JobLogsRequest, context: Context) -> Stream[jobs_pb2.JobLogsResponse]:
         """What a replica wrote."""
         entry = await self._find(await self._gateway.read(), request.job_id)
-        async for piece in self._output.read(entry, request):
-            yield jobs_pb2.JobLogsResponse(data=piece.data, offset=piece.offset)
+        async with aclosing(self._output.read(entry, request)) as pieces:
+            async for piece in pieces:
+                yield jobs_pb2.JobLogsResponse(data=piece.data, offset=piece.offset)
 
     async def _find(self, state: State, job_id: str) -> JobEntry:
         """The job, from the read model or, when it was over long ago, from its story. Raises `NotFound` or `Away`."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from services.gateway.entries import JobEntry, RunEntry
 from services.gateway.progress import Progress
@@ -28,7 +28,7 @@ class Output:
         self._progress, self._cluster, self._connect = progress, cluster, connect
         self._connection: Requester | None = None
 
-    async def read(self, entry: JobEntry, request: jobs_pb2.JobLogsRequest) -> AsyncIterator[LogPiece]:
+    async def read(self, entry: JobEntry, request: jobs_pb2.JobLogsRequest) -> AsyncGenerator[LogPiece, None]:
         """The pieces asked for. Raises `Refusal`, `Away` or `LogsAway`."""
         stream = _checked_stream(request)
         run = await self._run(entry, request)

@@ -68,6 +68,11 @@ class Progress:
             if not watchers:
                 del self._watching[name]
 
+    @property
+    def watched(self) -> int:
+        """How many jobs and hosts somebody watches."""
+        return len(self._watching)
+
     def stop(self) -> None:
         """Wake every watcher for good."""
         self.stopped.set()

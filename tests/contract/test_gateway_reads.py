@@ -194,6 +194,21 @@ def test_a_hundred_watchers_hear_one_change() -> None:
     play(MemoryUnderTest(), scenario)
 
 
+def test_a_watcher_that_goes_away_is_forgotten() -> None:
+    async def scenario(rig: Rig) -> None:
+        job = await rig.submit()
+        call = rig.jobs.Watch(jobs_pb2.WatchJobRequest(job_id=job))
+        assert await next_state(aiter(call)) == "submitted"
+        assert rig.gateway.progress.watched == 1
+        call.cancel()
+        deadline = time.monotonic() + 10
+        while rig.gateway.progress.watched:
+            assert time.monotonic() < deadline, "it is still watched"
+            await asyncio.sleep(0.01)
+
+    play(MemoryUnderTest(), scenario)
+
+
 # --- stories -------------------------------------------------------------------------------------------------------
 
 
@@ -401,6 +416,18 @@ def test_an_outage_of_the_log_shows_in_health_and_answers_and_passes(own_nats_se
         assert (await get(rig, answer.job_id)).state == "submitted"
 
     play(JetStreamUnderTest(own_nats_server, patience_s=0.5), scenario)
+
+
+def test_until_the_log_is_read_nothing_is_answered() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.loop.caught_up.clear()
+        await refused(get(rig, "j1"), "UNAVAILABLE", "still reading the log")
+        await refused(rig.jobs.Submit(jobs_pb2.SubmitRequest(job=good_job())), "UNAVAILABLE", "still reading the log")
+        await until_health(rig, health_pb2.HealthCheckResponse.NOT_SERVING)
+        rig.loop.caught_up.set()
+        await until_health(rig, health_pb2.HealthCheckResponse.SERVING)
+
+    play(MemoryUnderTest(), scenario)
 
 
 def test_reflection_names_the_services() -> None:
