@@ -14,7 +14,7 @@ a default, since a keeper started by an older agent may be running.
 """
 
 # os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
-# ruff: noqa: PTH104, PTH108, PTH118, PTH123
+# ruff: noqa: PTH104, PTH108, PTH118
 import json
 import os
 from typing import Any, NamedTuple
@@ -103,13 +103,12 @@ def read_exit(directory: Place) -> ExitRecord | None:
 
 def write_launch(directory: Place, record: LaunchRecord) -> None:
     """Write the intent. Not atomic: a launcher is asked only afterwards, so a torn intent was never launched."""
-    with open(os.path.join(directory, LAUNCH), "w", encoding="ascii") as file:
-        file.write(json.dumps(record._asdict()))
+    _write(os.path.join(directory, LAUNCH), _text(record))
 
 
 def claim(directory: Place, record: KeeperRecord) -> bool:
     """Make this the one process that decides what becomes of the launch; False when another one already is."""
-    draft = _draft(directory, REPLICA, json.dumps(record._asdict()))
+    draft = _draft(directory, REPLICA, _text(record))
     try:
         os.link(draft, os.path.join(directory, REPLICA))
     except FileExistsError:
@@ -121,28 +120,22 @@ def claim(directory: Place, record: KeeperRecord) -> bool:
 
 def write_keeper(directory: Place, record: KeeperRecord) -> None:
     """Replace the claim by one that knows more; for the process that made it."""
-    os.rename(_draft(directory, REPLICA, json.dumps(record._asdict())), os.path.join(directory, REPLICA))
+    os.rename(_draft(directory, REPLICA, _text(record)), os.path.join(directory, REPLICA))
 
 
 def write_stop(directory: Place, record: StopRecord) -> None:
     """Say how long the grace period of the stop that is about to be signalled is."""
-    os.rename(_draft(directory, STOP, json.dumps(record._asdict())), os.path.join(directory, STOP))
+    os.rename(_draft(directory, STOP, _text(record)), os.path.join(directory, STOP))
 
 
 def reserve_exit(directory: Place) -> None:
     """Take the disk space that `write_exit` will need."""
-    with open(_reserved(directory), "wb") as file:
-        file.write(b" " * _RESERVED_EXIT_BYTES)
+    _write(_reserved(directory), b" " * _RESERVED_EXIT_BYTES)
 
 
 def write_exit(directory: Place, record: ExitRecord) -> None:
     """Write how the replica ended, at once whole, in the space reserved for it if there is any."""
-    text = json.dumps(record._asdict()).encode().ljust(_RESERVED_EXIT_BYTES)
-    descriptor = os.open(_reserved(directory), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, text)
-    finally:
-        os.close(descriptor)
+    _write(_reserved(directory), _text(record).ljust(_RESERVED_EXIT_BYTES))
     os.rename(_reserved(directory), os.path.join(directory, EXIT))
 
 
@@ -150,20 +143,41 @@ def _reserved(directory: Place) -> str:
     return os.path.join(directory, EXIT + ".reserved")
 
 
-def _draft(directory: Place, name: str, text: str) -> str:
+def _draft(directory: Place, name: str, text: bytes) -> str:
     """A file beside `name` with this text, named after the writer so that two writers never share one."""
     path = os.path.join(directory, f"{name}.{os.getpid()}")
-    with open(path, "w", encoding="ascii") as file:
-        file.write(text)
+    _write(path, text)
     return path
+
+
+def _text(record: LaunchRecord | KeeperRecord | StopRecord | ExitRecord) -> bytes:
+    return json.dumps(record._asdict()).encode()
+
+
+def _write(path: str, text: bytes) -> None:
+    """Write over the beginning of a file, made if need be. System calls only: see the remark above the imports."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while text:
+            text = text[os.write(descriptor, text) :]
+    finally:
+        os.close(descriptor)
 
 
 def _read(directory: Place, name: str) -> dict[str, Any] | None:
     try:
-        with open(os.path.join(directory, name), encoding="ascii") as file:
-            fields = json.load(file)
-    except (FileNotFoundError, ValueError):
+        descriptor = os.open(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
         return None
+    try:
+        text = b""
+        while part := os.read(descriptor, 1 << 16):
+            text += part
+        fields = json.loads(text.decode())
+    except ValueError:
+        return None
+    finally:
+        os.close(descriptor)
     return fields if isinstance(fields, dict) else None
 
 

@@ -66,8 +66,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def create_log(path: str) -> int:
     """Create an empty stream; returns the descriptor to give to the command (append only)."""
-    with open(path + ".index", "wb") as file:
-        file.write(_index_text(_Index(oldest=0, base=0)))
+    index = os.open(path + ".index", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _write_index(index, _Index(oldest=0, base=0))
+    finally:
+        os.close(index)
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

@@ -26,8 +26,11 @@ class ProcessStat(NamedTuple):
 
 def boot_id() -> str:
     """A name for this boot of the machine: processes known under another one are gone."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
+    descriptor = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 64).decode().strip()
+    finally:
+        os.close(descriptor)
 
 
 def parse_stat(line: bytes) -> ProcessStat:

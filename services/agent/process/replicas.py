@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,11 +27,19 @@ from tenure.domain.units import Millis
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _CLAIM_POLL_S = 0.005
+_CLAIM_PATIENCE_S = 2.0
 
 
 class _Key(NamedTuple):
     run: RunId
     replica: int
+
+
+class _Kept(NamedTuple):
+    """A replica whose command was started, and by whom."""
+
+    launched: Launched
+    keeper: KeeperRecord
 
 
 class Replicas:
@@ -50,14 +58,15 @@ class Replicas:
         self._run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._launcher, self._on_exit, self._now = launcher, on_exit, now
         self._boot_id = boot_id()
-        self._running: dict[_Key, Launched] = {}
+        self._running: dict[_Key, _Kept] = {}
         self._pidfds: dict[_Key, int] = {}  # of keepers; readable when the keeper is gone
-        self._launching: dict[_Key, asyncio.Task[Launched | LaunchFailed]] = {}
+        self._launching: dict[_Key, asyncio.Task[Launched | ReplicaExit]] = {}
         self._burying: dict[_Key, asyncio.Task[None]] = {}
+        self._closed = False
 
     def running(self) -> tuple[Launched, ...]:
         """All replicas whose exit has not been said, in order of run and replica."""
-        return tuple(self._running[key] for key in sorted(self._running))
+        return tuple(self._running[key].launched for key in sorted(self._running))
 
     async def launch(self, spec: LaunchSpec) -> Launched | LaunchFailed:
         """Start a replica. A second launch of the same run and replica starts nothing and returns what became of it.
@@ -67,19 +76,17 @@ class Replicas:
         """
         key = _Key(run=spec.run, replica=spec.replica)
         if key in self._running:
-            return self._running[key]
-        if key not in self._launching:
-            launching = asyncio.create_task(self._launch(key, spec))
-            self._launching[key] = launching
-            launching.add_done_callback(lambda _: self._launching.pop(key))
-        launching = self._launching[key]
+            return self._running[key].launched
+        launching = self._launching.get(key) or self._begin(key, self._launch(key, spec))
         try:
-            answer = await asyncio.shield(launching)
+            found = await asyncio.shield(launching)
         except asyncio.CancelledError:
-            launching.add_done_callback(lambda _: self._watch(key))
+            self._watch_after(key, launching)
             raise
-        asyncio.get_running_loop().call_soon(self._watch, key)
-        return answer
+        if isinstance(found, Launched):
+            asyncio.get_running_loop().call_soon(self._watch, key)
+            return found
+        return LaunchFailed(run=found.run, replica=found.replica, at=found.at, problem=found.detail)
 
     async def stop(self, *, run: RunId, replica: int, grace_ms: Millis) -> bool:
         """Ask a replica to end: SIGTERM to its group, SIGKILL to all of it `grace_ms` later. False if it does not run.
@@ -100,18 +107,23 @@ class Replicas:
     async def adopt(self) -> Adoption:
         """Find the replicas that an earlier agent left in `run_dir`. To be called once, before anything is launched.
 
-        A launch that was under way is waited for, or ruled out for good if no keeper had begun it. Replicas whose
-        keeper is gone without a word are listed as running; once they are dead, their exit (`LOST`) follows through
-        `on_exit`.
-        Raises OSError.
+        A launch that no keeper had begun is ruled out for good. One that hangs (a working directory on a dead server)
+        is in neither list: `launch` waits for it. Replicas whose keeper is gone without a word are listed as running;
+        once they are dead, their exit (`LOST`) follows through `on_exit`. Raises OSError.
         """
         ended: list[ReplicaExit] = []
         for key in self._on_disk():
-            found = self._read_end(key) or await self._settle(key)
-            if isinstance(found, Launched):
-                self._running[key] = found
-            else:
-                ended.append(found)
+            end = self._read_end(key)
+            if end is None:
+                settling = self._begin(key, self._settle(key))
+                await asyncio.wait({settling}, timeout=_CLAIM_PATIENCE_S)
+                if not settling.done():
+                    self._watch_after(key, settling)
+                    continue
+                found = settling.result()
+                end = None if isinstance(found, Launched) else found
+            if end is not None:
+                ended.append(end)
         for key in self._running:
             asyncio.get_running_loop().call_soon(self._watch, key)
         return Adoption(running=self.running(), ended=tuple(ended))
@@ -139,6 +151,7 @@ class Replicas:
 
     def close(self) -> None:
         """Stop watching. Replicas go on, and can be adopted again."""
+        self._closed = True
         for key in list(self._pidfds):
             self._unwatch(key)
         for burying in self._burying.values():
@@ -156,7 +169,15 @@ class Replicas:
             if directory.name.isdecimal() and _RUN_NAME.fullmatch(directory.parent.name)
         )
 
-    async def _launch(self, key: _Key, spec: LaunchSpec) -> Launched | LaunchFailed:
+    def _begin(
+        self, key: _Key, work: Coroutine[None, None, Launched | ReplicaExit]
+    ) -> asyncio.Task[Launched | ReplicaExit]:
+        launching = asyncio.create_task(work)
+        self._launching[key] = launching
+        launching.add_done_callback(lambda _: self._launching.pop(key))
+        return launching
+
+    async def _launch(self, key: _Key, spec: LaunchSpec) -> Launched | ReplicaExit:
         directory = self._directory(key)
         problem = problem_with(spec)
         if not problem and not directory.is_dir():  # else launched before, perhaps by an earlier agent
@@ -164,12 +185,10 @@ class Replicas:
             if not problem:
                 await self._ask_launcher(key, directory)
         if problem:
-            return LaunchFailed(run=spec.run, replica=spec.replica, at=self._now(), problem=problem)
-        found = await self._settle(key)
-        if isinstance(found, Launched):
-            self._running[key] = found
-            return found
-        return LaunchFailed(run=spec.run, replica=spec.replica, at=found.at, problem=found.detail)
+            return ReplicaExit(
+                run=key.run, replica=key.replica, at=self._now(), cause=ExitCause.NOT_LAUNCHED, detail=problem
+            )
+        return await self._settle(key)
 
     def _write_intent(self, directory: Path, spec: LaunchSpec) -> str:
         """Make the replica's directory. Returns "" or why it cannot be made, and then leaves none."""
@@ -199,11 +218,12 @@ class Replicas:
         directory = self._directory(key)
         while True:
             keeper = files.read_keeper(directory) or self._rule_out(directory)
-            alive = self._is_kept(keeper)
-            keeper = files.read_keeper(directory) or keeper  # now complete, if its writer is dead
-            launched, end = self._read_launched(key, keeper), self._read_end(key)
-            if launched is not None:
-                return launched
+            if keeper.pid == 0:
+                alive = self._is_kept(keeper)
+                keeper = files.read_keeper(directory) or keeper  # read again: a dead keeper's record is complete now
+            if keeper.pid != 0:
+                return self._started(key, keeper)
+            end = self._read_end(key)
             if end is not None:
                 return end
             if keeper.keeper_pid == 0:
@@ -225,11 +245,10 @@ class Replicas:
             pid=keeper.keeper_pid, start_ticks=keeper.keeper_start_ticks
         )
 
-    def _read_launched(self, key: _Key, keeper: KeeperRecord) -> Launched | None:
+    def _started(self, key: _Key, keeper: KeeperRecord) -> Launched:
         launch = files.read_launch(self._directory(key))
-        if launch is None or keeper.pid == 0:
-            return None
-        return Launched(
+        assert launch is not None, "the intent is written before the claim"
+        launched = Launched(
             run=key.run,
             job=JobId(launch.job_id),
             replica=key.replica,
@@ -238,13 +257,16 @@ class Replicas:
             keeper_pid=keeper.keeper_pid,
             at=keeper.started_ms,
         )
+        self._running[key] = _Kept(launched=launched, keeper=keeper)
+        return launched
 
     def _read_end(self, key: _Key) -> ReplicaExit | None:
         end = files.read_exit(self._directory(key))
         return None if end is None else self._as_exit(key, end)
 
     def _as_exit(self, key: _Key, end: ExitRecord) -> ReplicaExit:
-        keeper = files.read_keeper(self._directory(key))
+        kept = self._running.get(key)
+        keeper = files.read_keeper(self._directory(key)) if kept is None else kept.keeper
         return ReplicaExit(
             run=key.run,
             replica=key.replica,
@@ -265,17 +287,20 @@ class Replicas:
 
     def _watch(self, key: _Key) -> None:
         """Hear of the end of a running replica, which may have come already. Does nothing the second time."""
-        if key not in self._running or key in self._pidfds or key in self._burying:
+        if self._closed or key not in self._running or key in self._pidfds or key in self._burying:
             return
-        keeper = files.read_keeper(self._directory(key))
+        keeper = self._running[key].keeper
         pidfd = None
-        if keeper is not None and keeper.boot_id == self._boot_id:
+        if keeper.boot_id == self._boot_id:
             pidfd = open_process(pid=keeper.keeper_pid, start_ticks=keeper.keeper_start_ticks)
         if pidfd is None:
             self._ended(key)
             return
         self._pidfds[key] = pidfd
         asyncio.get_running_loop().add_reader(pidfd, self._ended, key)
+
+    def _watch_after(self, key: _Key, launching: asyncio.Task[Launched | ReplicaExit]) -> None:
+        launching.add_done_callback(lambda _: self._watch(key))
 
     def _unwatch(self, key: _Key) -> None:
         pidfd = self._pidfds.pop(key, None)
@@ -286,9 +311,8 @@ class Replicas:
     def _ended(self, key: _Key) -> None:
         """The keeper is gone: report what it wrote, or find out what it could not."""
         self._unwatch(key)
-        launched = self._running[key]
         with contextlib.suppress(ChildProcessError):  # ours only if this process is pid 1 and inherited it
-            os.waitpid(launched.keeper_pid, os.WNOHANG)
+            os.waitpid(self._running[key].keeper.keeper_pid, os.WNOHANG)
         end = self._read_end(key)
         if end is None:
             self._burying[key] = asyncio.create_task(self._bury(key))
@@ -298,8 +322,7 @@ class Replicas:
 
     async def _bury(self, key: _Key) -> None:
         """End what a dead keeper left running, then report it lost."""
-        keeper = files.read_keeper(self._directory(key))
-        assert keeper is not None, "what was launched has a keeper"
+        keeper = self._running[key].keeper
         detail = "the host was restarted"
         if keeper.boot_id == self._boot_id:
             await kill_stragglers(run=key.run, replica=key.replica, keeper=keeper)

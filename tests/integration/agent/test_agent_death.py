@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from services.agent.process import directory as files
+from services.agent.process import replicas
 from services.agent.process.proc import all_stats
 from services.agent.process.spec import ExitCause, Launched, LaunchFailed
 from tests.integration.agent.conftest import RealHost, is_running, until, wall_clock
@@ -170,6 +171,27 @@ def test_a_launch_nobody_had_begun_is_ruled_out_for_good(play, tmp_path):
         await host.exit_of("j-2.1")
         assert not (tmp_path / "ran").exists()
         assert (await RealHost(tmp_path).replicas.adopt()).ended[0] == end, "a later agent says the same"
+
+    play(story)
+
+
+def test_a_launch_that_hangs_does_not_hold_up_the_others(play, tmp_path, monkeypatch):
+    """Its keeper has the claim and lives, but does not get on: a working directory on a dead file server."""
+    monkeypatch.setattr(replicas, "_CLAIM_PATIENCE_S", 0.05)
+
+    async def story(host: RealHost) -> None:
+        with doomed(tmp_path, ["j-1.1", 0, "sleep", "60"], ["j-2.1", 0, "sleep", "60"]) as agent:
+            agent.hear("ready")
+            agent.kill()
+        running = files.read_keeper(tmp_path / "runs/j-1.1/0")
+        assert running is not None
+        files.write_keeper(tmp_path / "runs/j-1.1/0", running._replace(pid=0, start_ticks=0, started_ms=0))
+        adoption = await host.replicas.adopt()
+        assert ([one.run for one in adoption.running], adoption.ended) == (["j-2.1"], ())
+        files.write_keeper(tmp_path / "runs/j-1.1/0", running)  # it got on
+        assert (await host.start("never", run="j-1.1")).pid == running.pid
+        await host.stop("j-1.1")
+        assert (await host.exit_of("j-1.1")).signal == 15
 
     play(story)
 
