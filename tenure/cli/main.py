@@ -29,8 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except BrokenPipeError:
+        status = BROKEN_PIPE
+    if status == BROKEN_PIPE:
         _abandon_stdout()
-        return BROKEN_PIPE
     return status
 
 
@@ -40,11 +41,11 @@ def _run(arguments: list[str]) -> int:
     command = typer.main.get_command(app)
     try:
         status = command.main(args=arguments, prog_name="tenure", standalone_mode=False)
-    except BrokenPipeError:
+    except SystemExit as leaving:  # typer's own answer to a broken pipe; completion ends like this, too
+        if isinstance(leaving.__context__, BrokenPipeError):
+            return BROKEN_PIPE
         raise
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except typer.Abort:
+    except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except typer.TyperException as error:
         return _show_usage_error(error)

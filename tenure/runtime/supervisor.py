@@ -164,6 +164,8 @@ class Supervisor:
                 return
             quick = time.monotonic() - began < QUICK_S
             child.quick_failures = child.quick_failures + 1 if quick else 0
+            if status == -signal.SIGKILL:
+                child.last_line = ""  # somebody did that to it: it had no last words
             self._say_ended(child, ending(status))
             successor = await self._start_again(child)
             if successor is None:
