@@ -22,6 +22,7 @@ from tenure.runtime.loop import Loop
 
 FOLD_WAIT_S = 5.0
 """How long an answer waits for the fold to show what was written before."""
+CATCH_UP_S = 1.0
 APPEND_WAIT_S = 12.0
 """A little longer than the log itself tries."""
 NOBODY = UserName("anonymous")
@@ -96,13 +97,16 @@ class Gateway:
         return True
 
     async def catch_up(self) -> None:
-        """Wait until the fold has come to where the log is now. Raises `Away`."""
+        """Wait until the fold has come to where the log is now, or a while. Raises `Away`.
+
+        It may never come quite there: a fact of a newer version cannot be folded.
+        """
         try:
             async with asyncio.timeout(FOLD_WAIT_S):
                 head = await self._log.head(READS)
         except (Unavailable, TimeoutError) as trouble:
             raise Away("the log cannot be reached; nothing was written, try again in a moment") from trouble
-        await self.folded(head)
+        await self.progress.reached(head, timeout_s=CATCH_UP_S)
 
     def order(self, *, user: str, comment: str = "", fact_id: str = "") -> Order:
         """Who asks now, and why. A fresh fact id unless one is given. Raises `Refusal` for unusable text."""
