@@ -177,6 +177,17 @@ def test_how_busy_the_gpus_were(client: Client) -> None:
     write(client, told.recorded)
     row = client.query("SELECT sum(gpu_ms), sum(measured_gpu_ms), sum(busy_gpu_ms) FROM occupancy_hourly").result_rows
     assert row == [(4000, 3000, 2500)]
+    assert client.query("SELECT utilisation FROM usage_hourly").result_rows == [(2500 / 3000,)]
+
+
+def test_what_became_of_the_occupied_time(client: Client) -> None:
+    told = Story()
+    told.held("j1.1", T0, T0 + 1000, gpus=4)
+    told.held("j2.1", T0, T0 + 1000, gpus=2, charged=False)
+    told.charged("j1.1", T0 + 1000, refunded=1500, since=T0 + 500, until=T0 + 1000)
+    write(client, told.recorded)
+    names = "charged_gpu_ms, unallocated_gpu_ms, infrastructure_loss_gpu_ms, occupied_gpu_ms"
+    assert client.query(f"SELECT {names} FROM usage_hourly").result_rows == [(2500, 2000, 1500, 6000)]
 
 
 def test_owed_is_the_smaller_of_share_and_demand_hour_by_hour(client: Client) -> None:
