@@ -25,19 +25,26 @@ class Found:
 
 def find() -> Found:
     """Find the system to talk to. Raises `ServerUnreachable` saying where was looked."""
+    roots = list(dict.fromkeys(root for root in (default_root(), last_root()) if root is not None))
+    endpoints = [endpoint for root in roots if (endpoint := running_in(root)) is not None]
     named = os.environ.get(VARIABLE, "").strip()
     if named:
-        return Found(address=check_address(named))
-    roots = [root for root in (default_root(), last_root()) if root is not None]
-    for root in roots:
-        endpoint = DataDir(root).endpoint()
-        if endpoint is not None and is_alive(endpoint.pid):
-            return Found(address=endpoint.address, endpoint=endpoint)
-    looked = " or ".join(str(root) for root in dict.fromkeys(roots))
+        address = check_address(named)
+        here = [endpoint for endpoint in endpoints if endpoint.address == address]
+        return Found(address=address, endpoint=here[0] if here else None)
+    if endpoints:
+        return Found(address=endpoints[0].address, endpoint=endpoints[0])
     raise ServerUnreachable(
-        f"no running system: none in {looked}; start one with `tenure up`, or set {VARIABLE}=host:port",
+        f"no running system: none in {' or '.join(map(str, roots))}; start one with `tenure up`, or set "
+        f"{VARIABLE}=host:port",
         code="UNAVAILABLE",
     )
+
+
+def running_in(root: Path) -> Endpoint | None:
+    """Where the system of this data directory answers; None if its `up` does not run."""
+    endpoint = DataDir(root).endpoint()
+    return endpoint if endpoint is not None and is_alive(endpoint.pid) else None
 
 
 def check_address(text: str) -> str:

@@ -1,7 +1,136 @@
-"""`tenure log`."""
+"""`tenure log export`: the log as `events.jsonl`, read from the log itself up to where it is now."""
+
+import asyncio
+import contextlib
+import gzip
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
+from tenure.cli.connection import find
+from tenure.cli.options import SYSTEM
+from tenure.cli.terminal import is_terminal
+from tenure.domain.refusal import Refusal
+
+if TYPE_CHECKING:
+    from tenure.events.fact import Recorded
+
+    Show = Callable[[int, int], None]
+
+group = typer.Typer(no_args_is_help=True, help="The log of everything that happened.")
+
 
 def register(app: typer.Typer) -> None:
-    pass
+    """Add the group to the tree."""
+    app.add_typer(group, name="log", rich_help_panel=SYSTEM)
+
+
+@group.command()
+def export(
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="F[.gz]", help="Where to; compressed if so named.", show_default="stdout"
+        ),
+    ] = None,
+    nats: Annotated[
+        str, typer.Option("--nats", metavar="URL", help="The log's server.", show_default="this machine's")
+    ] = "",
+    cluster: Annotated[str, typer.Option("--cluster", help="Name of the log.", show_default="tenure")] = "",
+) -> None:
+    """Write the log as JSON lines: capacity, submissions, runs and their ends, each with its reason."""
+    from tenure.export.jsonl import lines
+    from tenure.log.port import Unavailable
+
+    url, name = _where(nats, cluster)
+    with _progress() as show:
+        try:
+            facts = asyncio.run(_read(url, name, show))
+        except Unavailable as away:
+            raise Refusal(field="--nats", problem=str(away), fix="start it, or name the log's server") from away
+    written = _write(output, lines(facts))
+    if output is not None:
+        print(f"{written} lines of {len(facts)} facts in {output}", file=sys.stderr)
+
+
+def _where(nats: str, cluster: str) -> tuple[str, str]:
+    """The log's server and name: as given, else those of the system on this machine. Raises `Refusal`."""
+    if nats:
+        return nats, cluster or "tenure"
+    endpoint = find().endpoint
+    if endpoint is None:
+        raise Refusal(
+            field="--nats",
+            problem="the system is not on this machine",
+            fix="name the log's server with --nats nats://host:4222",
+        )
+    return endpoint.nats, cluster or endpoint.cluster
+
+
+async def _read(url: str, cluster: str, show: "Show") -> "list[Recorded]":
+    """All facts that are exported, up to the last one that the log has now. Raises `Unavailable`."""
+    from tenure.domain.ids import LOG_START
+    from tenure.export.jsonl import EXPORTED
+    from tenure.log.jetstream import JetStreamLog
+
+    log = await JetStreamLog.connect(url, cluster=cluster, client="tenure log export")
+    facts: list[Recorded] = []
+    try:
+        head = await log.head(EXPORTED)
+        feed = await log.follow(EXPORTED, after=LOG_START)
+        while feed.passed < head:
+            facts += await feed.next(None)
+            show(feed.passed, head)
+        await feed.close()
+    finally:
+        await log.close()
+    return [recorded for recorded in facts if recorded.position <= head]
+
+
+def _write(output: Path | None, lines: Iterable[bytes]) -> int:
+    """Write the lines; a file is replaced only when all of them are written. How many there were."""
+    written = 0
+    if output is None:
+        for line in lines:
+            sys.stdout.buffer.write(line + b"\n")
+            written += 1
+        sys.stdout.buffer.flush()
+        return written
+    fresh = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with _opened(fresh, compress=output.suffix == ".gz") as file:
+            for line in lines:
+                file.write(line + b"\n")
+                written += 1
+        fresh.replace(output)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return written
+
+
+@contextlib.contextmanager
+def _opened(path: Path, *, compress: bool) -> Iterator[IO[bytes]]:
+    with path.open("wb") as file:
+        if not compress:
+            yield file
+            return
+        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+            yield packed  # type: ignore[misc]  # it writes bytes like any binary file
+
+
+@contextlib.contextmanager
+def _progress() -> "Iterator[Show]":
+    """How far the reading is, on a terminal."""
+    if not is_terminal(sys.stderr):
+        yield lambda _, __: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        reading = bar.add_task("reading the log", total=None)
+        yield lambda done, total: bar.update(reading, completed=done, total=total)
