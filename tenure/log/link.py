@@ -240,6 +240,8 @@ class Link:
 
     async def _on_closed(self) -> None:
         """The client gave up (the server sent it away): whoever waits for the connection must not wait for ever."""
+        if self._client.last_error is not None:
+            self.trouble = f"({self._client.last_error})"
         self.gone = True
         self.connected.set()
         self._tell()

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import logging
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -222,6 +224,25 @@ def test_broken_connections_lose_and_double_nothing(nats_server: NatsServer) -> 
         assert proxy.broken > 4
         assert [recorded.fact.at for recorded in seen] == list(range(12_300))
         assert await log.head() == 12_450
+
+    under_test.run(scenario)
+
+
+def test_a_connection_that_the_server_ends_for_good_is_unavailable(own_nats_server: NatsServer) -> None:
+    under_test = JetStreamUnderTest(own_nats_server)
+
+    async def scenario(log: JetStreamLog) -> None:
+        feed = await log.follow([JobCancelRequested], after=LOG_START)
+        for _ in range(3):
+            await under_test.connect()  # the server will keep the youngest
+        config = own_nats_server.log_file.with_name("nats-server.conf")
+        config.write_text(config.read_text() + "max_connections: 1\n")
+        assert own_nats_server.pid is not None
+        os.kill(own_nats_server.pid, signal.SIGHUP)
+        with pytest.raises(Unavailable, match="closed"):
+            await feed.next(20.0)
+        with pytest.raises(Unavailable, match="closed"):
+            await log.append([intake(1)])
 
     under_test.run(scenario)
 
