@@ -1,7 +1,7 @@
 """The keeper of one replica: the parent of the user's command, from before its start until everything of it is gone.
 
 Forked by the launcher, one per replica. It claims the launch, starts the command, then sleeps until a child ends, a
-stop is asked for (SIGTERM to the keeper), a grace period is over, or a log is due for trimming. It is a subreaper:
+stop is asked for (SIGTERM to the keeper), a grace period is over, or a log may have to be trimmed. It is a subreaper:
 whatever the command leaves behind, in whichever group or session, becomes its child and is killed before the exit is
 written. It does not need the agent, so an agent may die at any moment: of a launch, of a run, or of a stop.
 
@@ -11,6 +11,7 @@ What it cannot hold: a process handed to another daemon (docker, systemd-run, at
 # os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
 # ruff: noqa: PTH118
 import contextlib
+import fcntl
 import math
 import os
 import signal
@@ -20,11 +21,11 @@ from typing import NamedTuple
 
 from services.agent.process import directory as files
 from services.agent.process.directory import ExitRecord, KeeperRecord, LaunchRecord
-from services.agent.process.logs import SOONEST_S, Trimmer
+from services.agent.process.logs import LATEST_S, SOONEST_S, Trimmer
 from services.agent.process.proc import boot_id, children_of, read_stat
 from services.agent.process.spawn import LaunchError, spawn
 
-WAITED_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM})
+WAITED_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGIO})
 """Blocked from the launcher on, and only ever waited for: none can arrive too early or interrupt anything."""
 
 _KILL_AGAIN_S = 0.05
@@ -83,25 +84,22 @@ class _Watch:
         self._deadline = math.inf  # end of the grace period, on the monotonic clock
         self._killed_leader = False
         self._cause = "exited"
-        self._trimmers = [
-            Trimmer(os.path.join(directory, stream), keep_bytes=launch.log_keep_bytes) for stream in files.STREAMS
-        ]
+        self._logs = _Logs(directory, keep_bytes=launch.log_keep_bytes)
 
     def until_gone(self) -> ExitRecord:
         """Block until the command and everything it started is gone; returns how the command itself ended."""
-        trim_at = time.monotonic() + SOONEST_S
         while not self._alone:
-            pause = min(trim_at, self._deadline) - time.monotonic()
-            received = signal.sigtimedwait(WAITED_SIGNALS, max(0.0, pause))
-            if received is not None and received.si_signo == signal.SIGTERM:
+            received = _wait_for_signal(min(self._logs.look_at_s, self._deadline))
+            if received == signal.SIGTERM:
                 self._begin_stop()
+            elif received == signal.SIGIO:
+                self._logs.written()
             self._reap()
             if self._is_over():
                 self.kill_all()
-            elif time.monotonic() >= trim_at:
-                trim_at = time.monotonic() + min(trimmer.trim() for trimmer in self._trimmers)
-        for trimmer in self._trimmers:
-            trimmer.trim()
+            elif time.monotonic() >= self._logs.look_at_s:
+                self._logs.look()
+        self._logs.look()
         assert self._status is not None, "the leader is a child and there are none left"
         code, by_signal = (self._status, None) if self._status >= 0 else (None, -self._status)
         return ExitRecord(at_ms=_now_ms(), cause=self._cause, code=code, signal=by_signal)
@@ -158,6 +156,51 @@ class _Watch:
                     self._status = os.waitstatus_to_exitcode(status)
         except ChildProcessError:
             self._alone = True
+
+
+class _Logs:
+    """Both streams of a replica, looked at while they grow; a silent replica costs nothing."""
+
+    def __init__(self, directory: str, *, keep_bytes: int) -> None:
+        self.look_at_s = time.monotonic() + SOONEST_S
+        self._trimmers = [Trimmer(os.path.join(directory, stream), keep_bytes=keep_bytes) for stream in files.STREAMS]
+        self._directory = directory
+        self._descriptor = -1
+
+    def look(self) -> None:
+        """Trim, and decide when to look again: at a time, or when SIGIO says that something was written."""
+        now_s = time.monotonic()
+        pause_s = min(trimmer.trim(now_s) for trimmer in self._trimmers)
+        if pause_s == math.inf:
+            pause_s = LATEST_S
+            if self._ask_for_signal():  # and look again, for what was written just before
+                pause_s = min(trimmer.trim(now_s) for trimmer in self._trimmers)
+        self.look_at_s = now_s + pause_s
+
+    def written(self) -> None:
+        """SIGIO has come: look soon, however quiet it was."""
+        self.look_at_s = min(self.look_at_s, time.monotonic() + SOONEST_S)
+
+    def _ask_for_signal(self) -> bool:
+        """Have the kernel send one SIGIO at the next write to a file of the directory. False if it cannot.
+
+        dnotify, unlike inotify, needs no instance, of which a user has 128.
+        """
+        try:
+            if self._descriptor < 0:
+                self._descriptor = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.fcntl(self._descriptor, fcntl.F_NOTIFY, fcntl.DN_MODIFY)
+        except OSError:
+            return False
+        return True
+
+
+def _wait_for_signal(until_s: float) -> int | None:
+    """The next of the waited signals; None at `until_s` on the monotonic clock, which may be infinite."""
+    if until_s == math.inf:
+        return signal.sigwait(WAITED_SIGNALS)
+    received = signal.sigtimedwait(WAITED_SIGNALS, max(0.0, until_s - time.monotonic()))
+    return None if received is None else received.si_signo
 
 
 def _signal(send: Callable[[int, int], None], target: int, number: signal.Signals) -> None:

@@ -20,6 +20,11 @@ _MODULE = "services.agent.process.launcher"
 _ROOT = str(Path(services.__file__).resolve().parent.parent)
 
 
+def _found_by_linker() -> dict[str, str]:
+    """What a Python that was built as a shared library may need to start; the jobs do not get it from here."""
+    return {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
+
+
 class LauncherClient:
     """One launcher for all hosts of an agent process. Belongs to the running event loop. Close it when done."""
 
@@ -58,7 +63,7 @@ class LauncherClient:
             self._process = subprocess.Popen(
                 [sys.executable, "-S", "-P", "-m", _MODULE],
                 cwd="/",
-                env={"PYTHONPATH": _ROOT},
+                env={"PYTHONPATH": _ROOT, **_found_by_linker()},
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,  # not ours: keepers outlive us, and would keep our pipes open
                 stderr=subprocess.DEVNULL,

@@ -17,6 +17,7 @@ locked (flock) while the two and the files change, so a reader never sees them d
 import ctypes
 import errno
 import fcntl
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -82,12 +83,13 @@ class Trimmer:
         self._path, self._keep_bytes, self._punch = path, keep_bytes, punch
         self._punches = True
         self._seen_bytes = 0
-        self._pause_s = SOONEST_S / 2
+        self._seen_at_s: float | None = None  # None after a silence: what is written then came in the last moment
 
-    def trim(self) -> float:
+    def trim(self, now_s: float) -> float:
         """Cut the head off if the stream has outgrown its limit by a quarter. Returns seconds until the next look.
 
-        That time lets the stream grow by another quarter even at eight times its present speed.
+        That time lets the stream grow by another quarter even at eight times its present speed. It is infinite if
+        nothing was written since the last look. `now_s` is a clock that does not jump.
         """
         try:
             size = os.stat(self._path).st_size
@@ -95,10 +97,13 @@ class Trimmer:
                 self._cut()
         except OSError:  # the user removed the file, or the disk fails: the command goes on, the next look tries again
             return LATEST_S
-        grown, self._seen_bytes = max(0, size - self._seen_bytes), size
-        safe_s = self._pause_s * (self._keep_bytes / 4) / (8 * grown) if grown else LATEST_S
-        self._pause_s = min(max(safe_s, SOONEST_S), 2 * self._pause_s, LATEST_S)
-        return self._pause_s
+        grown, took_s = size - self._seen_bytes, SOONEST_S if self._seen_at_s is None else now_s - self._seen_at_s
+        self._seen_bytes, self._seen_at_s = size, now_s
+        if grown == 0:
+            self._seen_at_s = None
+            return math.inf
+        safe_s = took_s * (self._keep_bytes / 4) / (8 * abs(grown))
+        return min(max(safe_s, SOONEST_S), LATEST_S)
 
     def _cut(self) -> None:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)

@@ -207,11 +207,15 @@ class Replicas:
         A launcher that died may or may not have begun. Asking the next one is safe: only one keeper gets the claim.
         """
         reply = await self._launcher.launch(directory) or await self._launcher.launch(directory)
-        if reply is None or not reply.error or files.read_exit(directory) is not None:
+        if reply is not None and (not reply.error or files.read_exit(directory) is not None):
             return
         keeper = files.read_keeper(directory) or self._rule_out(directory)
-        await kill_stragglers(run=key.run, replica=key.replica, keeper=keeper)
-        self._write_end(key, ExitCause.NOT_LAUNCHED, detail=reply.error)
+        if reply is not None:
+            await kill_stragglers(run=key.run, replica=key.replica, keeper=keeper)
+            self._write_end(key, ExitCause.NOT_LAUNCHED, detail=reply.error)
+        elif keeper.keeper_pid == 0:
+            problem = "the launcher process of the agent does not stay alive: see the host's memory and its Python"
+            self._write_end(key, ExitCause.NOT_LAUNCHED, detail=problem)
 
     async def _settle(self, key: _Key) -> Launched | ReplicaExit:
         """Wait until it is certain whether the command was started; if nobody has begun, see to it that nobody will."""

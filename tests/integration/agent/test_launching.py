@@ -3,13 +3,17 @@
 import asyncio
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from services.agent.process import launcher_client
 from services.agent.process.proc import all_stats, read_stat
 from services.agent.process.spec import ExitCause, Launched, LaunchFailed
 from tests.integration.agent.conftest import RealHost, is_running, until
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -212,6 +216,26 @@ def test_the_launcher_is_replaced_when_it_dies(play):
         assert (await host.exit_of("j-1.1")).signal == 15
 
     play(story)
+
+
+def test_a_launcher_that_cannot_live_is_a_failed_launch(play, monkeypatch):
+    monkeypatch.setattr(launcher_client, "_MODULE", "no.such.module")
+
+    async def story(host: RealHost) -> None:
+        failed = await host.launch("true")
+        assert isinstance(failed, LaunchFailed)
+        assert "launcher process" in failed.problem
+
+    play(story)
+
+
+def test_the_launcher_loads_the_standard_library_only():
+    """What it loads is copied, page by page, into every keeper."""
+    script = "import services.agent.process.launcher, sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = subprocess.run(
+        [sys.executable, "-S", "-c", script], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+    assert set(loaded.stdout.split()) - sys.stdlib_module_names - {"__main__"} == {"services"}
 
 
 def test_forgetting_a_run_removes_what_it_left(play):

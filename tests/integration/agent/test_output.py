@@ -3,6 +3,8 @@
 import asyncio
 import os
 
+import pytest
+
 from services.agent.process.logs import LogChunk
 from tenure.domain.ids import RunId
 from tests.integration.agent.conftest import RealHost, until
@@ -77,10 +79,12 @@ def check_numbers(chunk: LogChunk) -> None:
         assert int(chunk.data[place : place + 15]) == (chunk.start_offset + place) // 16
 
 
-def test_a_flood_without_end_does_not_fill_the_disk(play, tmp_path):
+@pytest.mark.parametrize("script", ["exec yes", "sleep 0.5; exec yes"], ids=["at once", "after a silence"])
+def test_a_flood_without_end_does_not_fill_the_disk(play, tmp_path, script):
     async def story(host: RealHost) -> None:
-        await host.launch("yes", log_keep_bytes=KEEP)
+        await host.launch("sh", "-c", script, log_keep_bytes=KEEP)
         stream = tmp_path / "runs/j-1.1/0/stdout"
+        await until(stream.exists)
         written = 500 << 20
         largest = 0
 

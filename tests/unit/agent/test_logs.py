@@ -1,12 +1,13 @@
 """A stream's offsets keep their meaning whatever is cut, on file systems with and without holes."""
 
 import errno
+import math
 import os
 from pathlib import Path
 
 import pytest
 
-from services.agent.process.logs import SOONEST_S, Trimmer, create_log, punch_head, read_log
+from services.agent.process.logs import LATEST_S, SOONEST_S, Trimmer, create_log, punch_head, read_log
 
 KEEP = 64 << 10
 
@@ -24,11 +25,16 @@ class Stream:
         self.writer = create_log(self.path)
         self.trimmer = Trimmer(self.path, keep_bytes=KEEP, punch=punch)
         self.written = b""
+        self.now_s = 100.0
 
     def write(self, size: int) -> None:
         data = os.urandom(size)
         os.write(self.writer, data)
         self.written += data
+
+    def trim(self, *, after_s: float = 1.0) -> float:
+        self.now_s += after_s
+        return self.trimmer.trim(self.now_s)
 
     def kept(self) -> bytes:
         """All that can be read, in small pieces, from the beginning."""
@@ -54,14 +60,14 @@ def stream(request, tmp_path):
 
 def test_what_is_below_the_limit_is_kept_whole(stream):
     stream.write(KEEP // 2)
-    stream.trimmer.trim()
+    stream.trim()
     assert stream.kept() == stream.written
 
 
 def test_after_every_cut_the_newest_half_of_the_limit_is_there_and_no_more_than_it(stream):
     for size in [KEEP, 100, KEEP // 3, 3 * KEEP, 1, KEEP // 2, KEEP // 2, 5 * KEEP + 7]:
         stream.write(size)
-        stream.trimmer.trim()
+        stream.trim()
         kept = stream.kept()
         assert stream.written.endswith(kept)
         assert len(kept) >= min(KEEP // 2, len(stream.written))
@@ -70,7 +76,7 @@ def test_after_every_cut_the_newest_half_of_the_limit_is_there_and_no_more_than_
 
 def test_an_offset_that_was_cut_leads_to_the_oldest_byte(stream):
     stream.write(4 * KEEP)
-    stream.trimmer.trim()
+    stream.trim()
     chunk = read_log(stream.path, offset=10, limit=100)
     assert chunk.start_offset == chunk.oldest_offset > 10
     assert chunk.data == stream.written[chunk.start_offset : chunk.start_offset + 100]
@@ -79,7 +85,7 @@ def test_an_offset_that_was_cut_leads_to_the_oldest_byte(stream):
 
 def test_a_negative_offset_counts_from_the_end(stream):
     stream.write(4 * KEEP)
-    stream.trimmer.trim()
+    stream.trim()
     stream.write(50)
     chunk = read_log(stream.path, offset=-100, limit=1000)
     assert chunk.start_offset == len(stream.written) - 100
@@ -93,15 +99,20 @@ def test_an_offset_past_the_end_reads_nothing(stream):
     assert (chunk.data, chunk.next_offset) == (b"", 10)
 
 
-def test_a_quiet_stream_is_looked_at_ever_more_rarely_and_a_flood_at_once(stream):
-    pauses = [stream.trimmer.trim() for _ in range(8)]
-    assert pauses[0] == SOONEST_S
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == 4.0
+def test_a_flood_is_looked_at_soon_and_a_trickle_late(stream):
     stream.write(KEEP)
-    assert stream.trimmer.trim() < 1.0
-    stream.write(KEEP)
-    assert stream.trimmer.trim() == SOONEST_S
+    assert stream.trim(after_s=0.1) == SOONEST_S
+    stream.write(KEEP // 64)
+    assert stream.trim(after_s=1.0) == 2.0, "at eight times that speed a quarter of the limit takes two seconds"
+    stream.write(10)
+    assert stream.trim(after_s=1.0) == LATEST_S
+
+
+def test_a_quiet_stream_need_not_be_looked_at(stream):
+    assert stream.trim() == math.inf
+    stream.write(10)
+    assert stream.trim() == LATEST_S
+    assert stream.trim() == math.inf
 
 
 def test_a_full_disk_costs_the_old_bytes_where_there_are_no_holes(tmp_path, monkeypatch):
@@ -112,7 +123,7 @@ def test_a_full_disk_costs_the_old_bytes_where_there_are_no_holes(tmp_path, monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "sendfile", full)
-    stream.trimmer.trim()
+    stream.trim()
     assert stream.kept() == b""
     stream.write(100)
     assert stream.kept() == stream.written[-100:]
