@@ -86,6 +86,7 @@ class JetStreamFeed:
         await self._begin()
         self._link.on_change.append(self._doubt.set)
         self._keeper = asyncio.create_task(self._keep())
+        self._keeper.add_done_callback(self._keeper_ended)
 
     @property
     def passed(self) -> Position:
@@ -259,6 +260,12 @@ class JetStreamFeed:
                 logger.warning("more facts are skipped and not named any more")
         self._heard = position
         self._arrived.set()
+
+    def _keeper_ended(self, keeper: "asyncio.Task[None]") -> None:
+        """A mistake in here must reach the reader: it would wait for ever otherwise."""
+        if not keeper.cancelled() and (error := keeper.exception()) is not None:
+            logger.error("the keeper of a feed ended", exc_info=error)
+            self._fail(Unavailable(f"the feed cannot be continued: {error!r}"))
 
     def _fail(self, failure: Unavailable) -> None:
         self._failure = failure

@@ -56,7 +56,7 @@ class JetStreamLog:
         """The log of `cluster` on the server(s) at `url`, made if it does not exist.
 
         `replicas` and `max_bytes` say how it is made and change nothing later. `client` is the name that the server
-        shows for this connection. Raises `Unavailable`, and `Refusal` for an unusable cluster name.
+        shows for this connection. Raises `Unavailable`, and `Refusal` for an unusable cluster name or address.
         """
         subjects = Subjects(cluster)
         access = Access(url=url, client=client, credentials=credentials, tls=tls)

@@ -15,12 +15,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
+from tenure.domain.refusal import Refusal
 from tenure.log.port import Unavailable
 
 logger = logging.getLogger(__name__)
@@ -63,6 +65,20 @@ class Access:
     credentials: Path | None = None
     tls: ssl.SSLContext | None = None
 
+    def __post_init__(self) -> None:
+        """Raises `Refusal` for what is no address."""
+        for part in self.url.split(","):
+            try:
+                address = urlsplit(part)
+                usable = address.scheme in ("nats", "tls") and address.hostname and (address.port or 1) > 0
+            except ValueError:
+                usable = False
+            if not usable:
+                shown = part.rpartition("@")[2]
+                raise Refusal(
+                    field="nats", problem=f"{shown!r} is no address of a server", fix="write nats://HOST:PORT"
+                )
+
     @property
     def shown(self) -> str:
         """The address without its secrets."""
@@ -96,13 +112,13 @@ class Link:
             async with asyncio.timeout(patience_s):
                 await link._connect()
         except TimeoutError:
-            await link._client.close()
+            await link.close()
             why = f": {link.trouble}" if link.trouble else ""
             raise Unavailable(
                 f"no NATS server answers at {access.shown}{why}; start it (`tenure up` does) or name another"
             ) from None
         except NatsError as error:
-            await link._client.close()
+            await link.close()
             raise Unavailable(f"the NATS server at {access.shown} does not let us in: {error}") from error
         return link
 

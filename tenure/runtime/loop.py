@@ -71,7 +71,7 @@ class Loop(Generic[S]):
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Raises only on a broken assertion: the process is to end and to be restarted."""
-        self._restore()
+        await self._restore()
         if self.on_restored is not None:
             await self.on_restored(self.state)
         feed = await self._log.follow(self.role.reads, after=self.state.position)
@@ -182,9 +182,12 @@ class Loop(Generic[S]):
         if self._since_snapshot >= SNAPSHOT_EVERY:
             self._save_snapshot()
 
-    def _restore(self) -> None:
+    async def _restore(self) -> None:
         snapshot = self._snapshots.load() if self._snapshots else None
         if snapshot is None:
+            return
+        if snapshot.position > (head := await self._log.head()):  # the log was put back to an older backup
+            logger.warning("the log ends at %d, before the snapshot of %d: reading it all", head, snapshot.position)
             return
         try:
             self.state = self.role.load(snapshot.payload)

@@ -58,6 +58,14 @@ def test_an_address_without_a_secret_is_shown_as_it_is() -> None:
     assert Access(url="nats://nats-0:4222").shown == "nats-0:4222"
 
 
+@pytest.mark.parametrize(
+    "url", ["", "foo", "nats://", "http://h:1", "nats://h:port", "nats://h:99999", "nats://h:1,", "nats://[::1"]
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(Refusal, match="nats://HOST:PORT"):
+        Access(url=url)
+
+
 @pytest.mark.parametrize("reply", ["$JS.ACK.s.c.1.70.9.1700000000.3", "$JS.ACK.dom.acc.s.c.1.70.9.1700000000.3.rnd"])
 def test_position_and_number_are_read_from_both_forms_of_a_reply_subject(reply: str) -> None:
     assert _numbers(reply) == (70, 9)
