@@ -34,6 +34,8 @@ ALLOWED = frozenset(
         "Task",
         "TaskGroup",
         "create_task",
+        # rich's
+        "add_task",
         "slots",
         "__slots__",
         # the environment and the options of torchrun

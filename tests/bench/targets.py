@@ -1,0 +1,108 @@
+"""What the figures are to reach, and what Slurm 22.05 reaches on this kind of machine.
+
+A target names a figure by where it stands in the JSON of its module: `MODULE.group.figure`. Of a list of
+measurements the worst one counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`figure` must be at most (or, with `least`, at least) `limit`. `slurm`: in words, empty if it has no such."""
+
+    figure: str
+    what: str
+    limit: float
+    unit: str
+    least: bool = False
+    slurm: str = ""
+
+    def worst(self, values: Sequence[float]) -> float:
+        """The value that counts."""
+        return min(values) if self.least else max(values)
+
+    def met(self, value: float) -> bool:
+        """Whether the measured value reaches the target."""
+        return value >= self.limit if self.least else value <= self.limit
+
+    @property
+    def wanted(self) -> str:
+        """The limit with its direction."""
+        return f"{'>=' if self.least else '<='} {self.limit:g} {self.unit}"
+
+
+IDLE = "submit to the first instruction, idle 128 x 8 virtual hosts, 200 jobs one after another"
+PENDING = "the same for a debug job of the most under-served budget, 10,000 jobs pending"
+SUBMIT = "gRPC Submit by 16 callers, each durable when acknowledged"
+KILLED = "`kill -9` of everything with 10,000 jobs pending, then a restart"
+
+TARGETS = (
+    Target(
+        "path.latency_idle.submit_to_first_instruction_ms.p50",
+        f"{IDLE}: p50",
+        100,
+        "ms",
+        slurm="1,200-1,800 (tuned 500)",
+    ),
+    Target(
+        "path.latency_idle.submit_to_first_instruction_ms.p99", f"{IDLE}: p99", 400, "ms", slurm="2,900 (tuned 1,000)"
+    ),
+    Target(
+        "path.latency_queued.submit_to_first_instruction_ms.p50",
+        f"{PENDING}: p50",
+        200,
+        "ms",
+        slurm="1,900 (tuned 800)",
+    ),
+    Target(
+        "path.latency_queued.submit_to_first_instruction_ms.p99",
+        f"{PENDING}: p99",
+        1_000,
+        "ms",
+        slurm="3,100 (tuned 2,400)",
+    ),
+    Target(
+        "path.latency_queued.idle_gpus_that_a_queued_job_fits",
+        "GPUs idle while a queued job fits them, 10,000 jobs pending",
+        0,
+        "GPUs",
+        slurm="32-192",
+    ),
+    Target(
+        "path.true_jobs.jobs_per_s",
+        "1,000 jobs `true` end to end, each a real process with all its facts in the log",
+        100,
+        "jobs/s",
+        least=True,
+        slurm="72-94",
+    ),
+    Target("path.submissions.accepted_per_s", SUBMIT, 500, "jobs/s", least=True, slurm="180-830"),
+    Target(
+        "path.submissions.accepted_per_s_with_queued",
+        f"{SUBMIT}, 50,000 queued",
+        500,
+        "jobs/s",
+        least=True,
+        slurm="230",
+    ),
+    Target(
+        "path.submissions.batch_of_10000_s",
+        "10,000 jobs in one call, the slowest of five",
+        1,
+        "s",
+        slurm="0.01 (an array)",
+    ),
+    Target("path.restart.first_answer_s", f"{KILLED}: first answer", 2.4, "s", slurm="2.4"),
+    Target("path.restart.first_start_s", f"{KILLED}: a new job's first instruction", 5, "s"),
+    Target(
+        "path.restart.acknowledged_lost", f"{KILLED}: acknowledged jobs lost", 0, "jobs", slurm="299 of the last 300"
+    ),
+    Target(
+        "window.window_read_ms_p50",
+        "the ranker's window, exact to the millisecond, over 100 million occupancy rows",
+        100,
+        "ms",
+    ),
+)
