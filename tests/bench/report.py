@@ -1,6 +1,6 @@
 """`make bench`: run the bench modules, keep their figures in docs/benchmarks.json, write them into docs/benchmarks.md.
 
-A bench module is a module beside this one with a `main`; `python -m tests.bench.NAME` (with `--json`, where it has that)
+A bench module is a module beside this one with a `main`; `python -m tests.bench.NAME` (with `--json` if it has that)
 prints one JSON object of groups of figures, `{"group": {"figure": 12.3}}`, and nothing else on stdout. The group
 `conditions` tells the circumstances.
 `make bench ARGS="log ranker"` measures those again and leaves the rest as it was.
