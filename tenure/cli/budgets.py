@@ -28,15 +28,15 @@ TREE_COLUMNS = (
     Column(title="RUNNING", right=True, drop=1),
     Column(title="QUEUED", right=True, drop=1),
     Column(title="GPUS", right=True, drop=8),
-    Column(title="MANAGERS", drop=9, shrinks=True),
+    Column(title="MANAGERS", drop=9, least=8),
 )
 HISTORY_COLUMNS = (
     Column(title="AT"),
     Column(title="BUDGET"),
     Column(title="BEFORE", right=True),
     Column(title="AFTER", right=True),
-    Column(title="BY", drop=1, shrinks=True),
-    Column(title="COMMENT", drop=2, shrinks=True),
+    Column(title="BY", drop=1, least=6),
+    Column(title="COMMENT", drop=2, least=12),
 )
 REPORT_COLUMNS = (
     Column(title="BUDGET"),

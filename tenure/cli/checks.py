@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenure.cli.connection import Found, find, running_in
-from tenure.cli.up import DEFAULT_PORT, LOOPBACK, trouble_with
+from tenure.cli.connection import VARIABLE, Found, find, running_in
 from tenure.domain.refusal import Refusal
 from tenure.runtime.data_dir import FREE_BYTES_MIN, DataDir, Endpoint, default_root, is_alive
 from tenure.runtime.supervisor import ready_details
@@ -95,17 +94,16 @@ def data_directory(root: Path) -> Iterator[Finding]:
 
 
 def running(root: Path | None) -> Iterator[Finding]:
-    """The running system: that of `root`, else the one that commands talk to."""
+    """The running system: that of `root`, else the one commands talk to. That none runs is no problem by itself."""
     try:
         found = find() if root is None else _in(root)
-    except ServerError as nobody:
-        yield Finding(subject="system", detail="", problem=str(nobody), fix="tenure up")
-        taken = trouble_with(LOOPBACK, DEFAULT_PORT)
+    except ServerUnreachable as nobody:
+        asked = root is not None or VARIABLE in os.environ
         yield Finding(
-            subject="port",
-            detail=f"{LOOPBACK}:{DEFAULT_PORT} is free" if not taken else "",
-            problem=f"{LOOPBACK}:{DEFAULT_PORT}: {taken}" if taken else "",
-            fix="tenure up takes another one then; choose it with --listen",
+            subject="system",
+            detail="none runs here: start it with tenure up",
+            problem=str(nobody) if asked else "",
+            fix="start it with tenure up",
         )
         return
     yield from _gateway(found)

@@ -18,12 +18,12 @@ COLUMNS = (
     Column(title="STATE"),
     Column(title="HELD", right=True),
     Column(title="GPUS", right=True),
-    Column(title="TYPE", drop=4, shrinks=True),
-    Column(title="BLOCK", drop=6, shrinks=True),
+    Column(title="TYPE", drop=4, least=6),
+    Column(title="BLOCK", drop=6, least=6),
     Column(title="SEEN", right=True, drop=5),
     Column(title="EMPTY AT", right=True, drop=3),
-    Column(title="RUNS", drop=1, shrinks=True),
-    Column(title="COMMENT", drop=2, shrinks=True),
+    Column(title="RUNS", drop=1, least=18),
+    Column(title="COMMENT", drop=2, least=10),
 )
 
 group = typer.Typer(no_args_is_help=True, help="Hosts: list them, drain them, take them back.")

@@ -23,8 +23,8 @@ RUN_COLUMNS = (
     Column(title="PROTECTED UNTIL", drop=2),
     Column(title="ENDED", drop=1),
     Column(title="EXIT", right=True, drop=3),
-    Column(title="BY", drop=4, shrinks=True),
-    Column(title="HOSTS", drop=5, shrinks=True),
+    Column(title="BY", drop=4, least=8),
+    Column(title="HOSTS", drop=5, least=16),
 )
 
 
@@ -144,8 +144,8 @@ def _show(job: "jobs_pb2.Job", *, as_json: bool) -> None:
         ("Rank", job.rank or None),
         ("Latest start", words.clock(job.latest_start_ms, now=now) if job.latest_start_ms else None),
         ("Resumed", f"{job.resume_count} times" if job.resume_count else None),
-        ("Charged", f"{words.hours(job.charged_gpu_ms)} GPU-h" if job.charged_gpu_ms else None),
-        ("Refunded", f"{words.hours(job.refunded_gpu_ms)} GPU-h" if job.refunded_gpu_ms else None),
+        ("Charged", words.gpu_time(job.charged_gpu_ms) if job.charged_gpu_ms else None),
+        ("Refunded", words.gpu_time(job.refunded_gpu_ms) if job.refunded_gpu_ms else None),
         ("Command", shlex.join(spec.command)),
         ("Directory", spec.working_directory),
         ("Environment", environment),

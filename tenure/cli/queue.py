@@ -37,15 +37,15 @@ COLUMNS = (
     Column(title="JOB"),
     Column(title="STATE"),
     Column(title="RANK", right=True, drop=3),
-    Column(title="BUDGET", shrinks=True),
-    Column(title="USER", drop=6, shrinks=True),
-    Column(title="NAME", drop=5, shrinks=True),
+    Column(title="BUDGET", least=14),
+    Column(title="USER", drop=6, least=6),
+    Column(title="NAME", drop=5, least=10),
     Column(title="GPUS", right=True),
     Column(title="CONTRACT", drop=4),
     Column(title="FOR", right=True, drop=2),
     Column(title="RATIO", right=True, drop=7),
     Column(title="LATEST START", right=True, drop=8),
-    Column(title="WHY", drop=1, shrinks=True),
+    Column(title="WHY", drop=1, least=16),
 )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 GAP = 2
-WIDTH_MIN = 8
+EMPTY = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table. On a narrow terminal those with the highest `drop` go first; 0 stays.
+    """A column of a table.
 
-    `shrinks`: may be cut with an ellipsis before anything is dropped.
+    On a narrow terminal those that are empty go first, then values are cut with an ellipsis down to `least` characters
+    (0: never), then columns go, those with the highest `drop` first (0: never).
     """
 
     title: str
     right: bool = False
     drop: int = 0
-    shrinks: bool = False
+    least: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class Table:
 def cell(value: object, style: str = "") -> Cell:
     """A cell that shows `value`; None and the empty string become a dash."""
     text = "" if value is None else clean(str(value))
-    return Cell(text or "-", style)
+    return Cell(text or EMPTY, style)
 
 
 def clean(text: str) -> str:
@@ -78,19 +79,27 @@ def fit(table: Table, width: int) -> Table:
     columns, natural = list(table.columns), table.widths()
     kept = list(range(len(columns)))
 
-    def needed() -> int:
-        least = (min(natural[i], WIDTH_MIN) if columns[i].shrinks else natural[i] for i in kept)
-        return sum(least) + GAP * (len(kept) - 1)
+    def needed(widths: Sequence[int]) -> int:
+        return sum(widths[i] for i in kept) + GAP * (len(kept) - 1)
 
-    while needed() > width:
-        first = max(kept, key=lambda i: (columns[i].drop, i))
-        if columns[first].drop == 0:
-            break
-        kept.remove(first)
+    def drop_while_wider(widths: Sequence[int], candidates: Sequence[int]) -> None:
+        for index in sorted(candidates, key=lambda i: (-columns[i].drop, -i)):
+            if columns[index].drop and needed(widths) > width:
+                kept.remove(index)
+
+    drop_while_wider(natural, [i for i in kept if all(row[i].text == EMPTY for row in table.rows)])
+    drop_while_wider(_least_widths(table), list(kept))
     return Table(
         columns=[columns[i] for i in kept],
         rows=[[row[i] for i in kept] for row in table.rows],
     )
+
+
+def _least_widths(table: Table) -> list[int]:
+    """How narrow each column may become."""
+    return [
+        min(natural, column.least or natural) for natural, column in zip(table.widths(), table.columns, strict=True)
+    ]
 
 
 def as_rich(table: Table, width: int) -> "RichTable":
@@ -99,15 +108,14 @@ def as_rich(table: Table, width: int) -> "RichTable":
     from rich.text import Text
 
     fitting = fit(table, width)
-    natural = fitting.widths()
     drawn = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold", show_edge=False)
-    for index, column in enumerate(fitting.columns):
+    for column, least in zip(fitting.columns, _least_widths(fitting), strict=True):
         drawn.add_column(
             Text(column.title),
             justify="right" if column.right else "left",
             no_wrap=True,
             overflow="ellipsis",
-            min_width=min(natural[index], WIDTH_MIN) if column.shrinks else natural[index],
+            min_width=least,
         )
     for row in fitting.rows:
         drawn.add_row(*(Text(item.text, style=item.style) for item in row))

@@ -52,6 +52,15 @@ def hours(gpu_ms: int) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
+def gpu_time(gpu_ms: int) -> str:
+    """GPU-time in the unit that suits it."""
+    for unit, size in (("GPU-h", HOUR), ("GPU-min", MINUTE)):
+        if abs(gpu_ms) >= size:
+            value = gpu_ms / size
+            return f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{value:.1f} {unit}"
+    return f"{gpu_ms / SECOND:.1f} GPU-s"
+
+
 def percent(fraction: float) -> str:
     """A fraction as a percentage."""
     return f"{fraction * 100:.1f}%"
@@ -84,7 +93,7 @@ def _number(name: str, text: str) -> str:
     if digits.isascii() and digits.isdigit():
         value = int(text)
         if name.endswith("gpu_ms"):
-            return f"{hours(value)} GPU-h"
+            return gpu_time(value)
         if value >= _INSTANT_MIN:
             return clock(value, now=now_ms())
         if name.endswith("_ms"):

@@ -140,7 +140,7 @@ def test_why_tells_each_step_with_rule_reason_and_numbers(tenure: Run, gateway: 
     assert tenure("why", "j1").out.splitlines() == [
         "2026-09-21 14:13:20.007  ana submitted it",
         "2026-09-21 14:13:21.500  run 1 got h000",
-        " " * 25 + "P4 in order: held_gpu_ms 2.00 GPU-h, ratio 0.42, waited_ms 1m30s",
+        " " * 25 + "P4 in order: held_gpu_ms 2.0 GPU-h, ratio 0.42, waited_ms 1m30s",
     ]
     document = tenure("why", "j1", "--json").json()
     assert document["steps"][1]["why"]["numbers"] == {"held_gpu_ms": 7200000, "ratio": 0.42, "waited_ms": 90000}
