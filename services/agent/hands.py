@@ -6,9 +6,17 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from services.agent.beats import Spool, make_beats, occupied, read_spool, spool_key, write_spool
-from services.agent.decider import ForgetRun, Instruction, NeverStart, PrepareBeat, Said, StartReplica, StopReplica
 from services.agent.environment import RunContext, replica_environment
 from services.agent.gpu.provider import GpuProvider
+from services.agent.instructions import (
+    ForgetRun,
+    Instruction,
+    NeverStart,
+    PrepareBeat,
+    Said,
+    StartReplica,
+    StopReplica,
+)
 from services.agent.process import spec as process
 from services.agent.process.launcher_client import LauncherClient
 from services.agent.process.replicas import Replicas
@@ -165,6 +173,7 @@ class Hands:
             replica=place.replica,
             replicas=len(assigned.placement),
             gpus=place.gpus,
+            devices=self._devices(place.host, place.gpus),
             master_address=assigned.master_address,
             master_port=assigned.master_port,
             min_runtime_ms=assigned.min_runtime_ms,
@@ -271,6 +280,10 @@ class Hands:
             if measured and replica.exit is None:
                 busy[replica.key] = round(1000 * sum(measured) / len(measured))
         return busy
+
+    def _devices(self, host: HostId, gpus: tuple[int, ...]) -> tuple[str, ...]:
+        known = {gpu.index: gpu.device for gpu in self._providers[host].gpus()}
+        return tuple(known[index] for index in gpus)
 
     def _working(self, spec: HostSpec) -> int:
         return sum(1 for gpu in self._providers[spec.host].gpus() if not gpu.fault)

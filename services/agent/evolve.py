@@ -1,0 +1,29 @@
+"""How each fact changes what an agent is to hold: runs given to its hosts, stops, ends."""
+
+from services.agent.state import State, Wanted
+from tenure.events.fact import Recorded
+from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested
+
+READS = (RunAssigned, RunPreemptionRequested, RunStopRequested, RunEnded)
+
+
+def evolve(state: State, recorded: Recorded) -> None:
+    """Fold one fact: which runs are wanted here, which are to stop, which are over."""
+    fact = recorded.fact
+    core = state.core
+    core.position = recorded.position
+    if isinstance(fact, RunAssigned):
+        ours = {spec.host for spec in state.hosts}
+        mine = tuple(place for place in fact.placement if place.host in ours)
+        if mine:
+            core.runs[fact.run] = Wanted(assigned=fact, mine=mine)
+            state.attention[fact.run] = None
+    elif isinstance(fact, RunPreemptionRequested | RunStopRequested):
+        wanted = core.runs.get(fact.run)
+        if wanted is not None:
+            wanted.stop = True
+            state.attention[fact.run] = None
+    elif isinstance(fact, RunEnded):
+        core.runs.pop(fact.run, None)
+        if state.of_run(fact.run):
+            state.attention[fact.run] = None

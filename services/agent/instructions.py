@@ -1,0 +1,59 @@
+"""What the agent's decider tells its hands to do."""
+
+from dataclasses import dataclass
+
+from services.agent.state import Key
+from tenure.domain.ids import JobId, RunId
+from tenure.domain.job import ReplicaPlace
+from tenure.domain.units import Millis
+from tenure.events.placing import RunAssigned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartReplica:
+    """Launch it; what comes of it is observed."""
+
+    assigned: RunAssigned
+    place: ReplicaPlace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeverStart:
+    """It was to stop before it was launched: note that it is gone without having been."""
+
+    assigned: RunAssigned
+    place: ReplicaPlace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplica:
+    """SIGTERM, the grace period, SIGKILL."""
+
+    key: Key
+    grace_ms: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetRun:
+    """Nothing of the run is left to do or to say: its files may go once logs need not be kept."""
+
+    run: RunId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareBeat:
+    """Measure and write down the next heartbeats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """The log has these now."""
+
+    started: tuple[Key, ...] = ()
+    exited: tuple[Key, ...] = ()
+    checkpoints: tuple[tuple[JobId, Millis], ...] = ()
+    beats: bool = False
+    registration: bool = False
+
+
+Instruction = StartReplica | NeverStart | StopReplica | ForgetRun | PrepareBeat | Said

@@ -1,0 +1,66 @@
+"""What the log does not have yet: heartbeats, saved progress, starts and exits of replicas."""
+
+from services.agent.instructions import Said
+from services.agent.state import Checkpoint, Replica, State
+from tenure.domain.ids import FactId, RunId
+from tenure.events.fact import Fact
+from tenure.events.reports import CheckpointReported, ReplicasExited, ReplicasStarted, ReplicaStart
+
+
+def news(state: State) -> tuple[list[Fact], Said]:
+    """What the log does not have yet: heartbeats, saved progress, starts, exits; in the order they must be read."""
+    facts: list[Fact] = [*state.pending_beats]
+    saved = [checkpoint for checkpoint in state.checkpoints.values() if not checkpoint.said]
+    facts += [_saved(checkpoint) for checkpoint in saved]
+    starts: dict[RunId, list[Replica]] = {}
+    exits: dict[RunId, list[Replica]] = {}
+    for key in sorted(state.unsaid):
+        replica = state.replicas[key]
+        if replica.started_at is not None and not replica.said_start:
+            starts.setdefault(key.run, []).append(replica)
+        if replica.exit is not None and not replica.said_exit:
+            exits.setdefault(key.run, []).append(replica)
+    facts += [_started(run, replicas) for run, replicas in starts.items()]
+    facts += [_exited(run, replicas) for run, replicas in exits.items()]
+    said = Said(
+        started=tuple(replica.key for replicas in starts.values() for replica in replicas),
+        exited=tuple(replica.key for replicas in exits.values() for replica in replicas),
+        checkpoints=tuple((checkpoint.job, checkpoint.at) for checkpoint in saved),
+        beats=bool(state.pending_beats),
+        registration=not state.registered,
+    )
+    return facts, said
+
+
+def _saved(saved: Checkpoint) -> CheckpointReported:
+    return CheckpointReported(
+        at=saved.at, id=FactId(f"{saved.run}-saved-{saved.at}"), run=saved.run, job=saved.job, host=saved.host
+    )
+
+
+def _started(run: RunId, replicas: list[Replica]) -> ReplicasStarted:
+    numbers = "-".join(str(replica.key.replica) for replica in replicas[:8])
+    starts = tuple(
+        ReplicaStart(replica=replica.key.replica, host=replica.host, at=replica.started_at)
+        for replica in replicas
+        if replica.started_at is not None
+    )
+    return ReplicasStarted(
+        at=max(start.at for start in starts),
+        id=FactId(f"{run}-started-{len(replicas)}-{numbers}"),
+        run=run,
+        job=replicas[0].assigned.job,
+        replicas=starts,
+    )
+
+
+def _exited(run: RunId, replicas: list[Replica]) -> ReplicasExited:
+    numbers = "-".join(str(replica.key.replica) for replica in replicas[:8])
+    exits = tuple(replica.exit for replica in replicas if replica.exit is not None)
+    return ReplicasExited(
+        at=max(gone.at for gone in exits),
+        id=FactId(f"{run}-exited-{len(replicas)}-{numbers}"),
+        run=run,
+        job=replicas[0].assigned.job,
+        replicas=exits,
+    )
