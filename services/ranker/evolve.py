@@ -190,7 +190,7 @@ def _charged(state: State, fact: RunCharged) -> None:
 
 def _reserved(state: State, fact: ReservationMade) -> None:
     job = state.jobs.get(fact.job)
-    if job is None or fact.job in state.reserved or fact.job not in state.queue:
+    if job is None or not job.allocated or fact.job in state.reserved or fact.job not in state.queue:
         return
     state.reserved[fact.job] = None
     promise_reservation(state, job, +1)
