@@ -70,7 +70,7 @@ class DataDir:
         """What `role` wrote to its stdout and stderr."""
         return self.log / f"{role}.log"
 
-    def prepare(self) -> None:
+    def prepare(self, *, free_bytes_min: int = FREE_BYTES_MIN) -> None:
         """Create the directory. Raises `Refusal` when it cannot be written or its disk is nearly full."""
         fix = "name a directory that you may write with --data"
         try:
@@ -82,11 +82,11 @@ class DataDir:
             probe.unlink()
         except OSError as error:
             raise Refusal(field=str(self.root), problem=error.strerror or "cannot be written", fix=fix) from error
-        if free < FREE_BYTES_MIN:
+        if free < free_bytes_min:
             raise Refusal(
                 field=str(self.root),
                 problem=f"only {free >> 20} MB free",
-                fix=f"free at least {FREE_BYTES_MIN >> 20} MB or choose another disk with --data",
+                fix=f"free at least {free_bytes_min >> 20} MB or choose another disk with --data",
             )
 
     def own(self) -> None:

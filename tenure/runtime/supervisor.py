@@ -125,8 +125,14 @@ class _Child:
 class Supervisor:
     """The children by name. `say` gets one line for people; `record` gets every process that may be alive."""
 
-    def __init__(self, *, say: Callable[[str], None], record: Callable[[Mapping[str, ChildRecord]], None]) -> None:
-        self._say, self._record = say, record
+    def __init__(
+        self,
+        *,
+        say: Callable[[str], None],
+        record: Callable[[Mapping[str, ChildRecord]], None],
+        backoff: Callable[[int], float] = backoff_s,
+    ) -> None:
+        self._say, self._record, self._backoff_s = say, record, backoff
         self._children: dict[str, _Child] = {}
         self._records: dict[str, ChildRecord] = {}
 
@@ -176,7 +182,7 @@ class Supervisor:
         """Wait as long as its failures ask for and start it, however often that takes. None when it is to stop."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(backoff_s(child.quick_failures)):
+                async with asyncio.timeout(self._backoff_s(child.quick_failures)):
                     await child.stopping.wait()
             if child.stopping.is_set():
                 return None
@@ -190,7 +196,7 @@ class Supervisor:
         name, log_file = child.spec.name, child.spec.log_file
         last = f": {child.last_line}" if child.last_line else ""
         if child.quick_failures < QUICK_FAILURES_MAX:
-            wait = backoff_s(child.quick_failures)
+            wait = self._backoff_s(child.quick_failures)
             again = f"starting it again in {wait:.0f} s" if wait else "starting it again"
             child.said_failing = False
             self._say(f"{name} {how}{last}; {again} (log: {log_file})")
