@@ -7,7 +7,7 @@ from pathlib import Path
 
 from services.agent.beats import Spool, make_beats, occupied, read_spool, spool_key, write_spool
 from services.agent.environment import RunContext, replica_environment
-from services.agent.gpu.provider import GpuProvider
+from services.agent.gpu.provider import GpuProvider, Utilisation
 from services.agent.instructions import (
     ForgetRun,
     Instruction,
@@ -22,7 +22,6 @@ from services.agent.process.launcher_client import LauncherClient
 from services.agent.process.replicas import Replicas
 from services.agent.run_files import RunFiles
 from services.agent.state import Checkpoint, Key, Replica, State
-from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId, RunId
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
@@ -97,7 +96,7 @@ class Hands:
                     self.state.drop(run)
                     self.files.note_over(run)
                 case PrepareBeat():
-                    self._prepare_beat()
+                    self._spawn(self._prepare_beat())
                 case Said():
                     self._said(instruction)
 
@@ -237,20 +236,26 @@ class Hands:
             saved = Checkpoint(run=assigned.run, job=assigned.job, host=replica.host, at=newest)
             self.state.checkpoints[assigned.job] = saved
 
-    def _prepare_beat(self) -> None:
-        now = self._clock.now()
+    async def _prepare_beat(self) -> None:
+        """Measure, and write the beats down; what blocks is done in a thread, so that launches do not wait for it."""
+        self.state.next_beat_at = self._clock.now() + self._policy.heartbeat_ms
         for replica in self.state.replicas.values():
             if replica.exit is None and replica.assigned.resumable:
                 self._look_for_checkpoint(replica)
-        busy = self._measure()
+        held, working = self._held(), [spec.host for spec in self.state.hosts]
+        shares, gpus = await asyncio.to_thread(self._measure, held, working)
         beats, self._prepared = make_beats(
-            self.state, now, agent=self._agent, busy=lambda replica: busy.get(replica.key), gpus_working=self._working
+            self.state,
+            self._clock.now(),
+            agent=self._agent,
+            busy=lambda replica: mean_share(shares.get(replica.host, {}), replica.place.gpus),
+            gpus_working=lambda spec: gpus[spec.host],
         )
-        self.state.next_beat_at = now + self._policy.heartbeat_ms
         until = {spool_key(r.key): r.occupied_until for r in self.state.replicas.values() if r.occupied_until}
         until.update({spool_key(key): instant for key, instant in self._prepared.items()})
+        spool = Spool(before=self.state.position, beats=beats, occupied_until=until)
         try:
-            write_spool(self._spool_path, Spool(before=self.state.position, beats=beats, occupied_until=until))
+            await asyncio.to_thread(write_spool, self._spool_path, spool)
         except OSError as error:
             logger.warning("heartbeats wait until they can be written to disk: %s", error)
             return
@@ -264,29 +269,26 @@ class Hands:
         """The heartbeats of an earlier agent are not in the log: they are sent before any of ours."""
         self._pend(spool.beats)
 
-    def _measure(self) -> dict[Key, int]:
-        """Utilisation in thousandths of each replica that runs: the mean over its GPUs."""
-        pids: dict[HostId, dict[int, list[int]]] = {}
+    def _held(self) -> dict[HostId, dict[int, list[int]]]:
+        """Per host and GPU the roots of the processes that hold it."""
+        held: dict[HostId, dict[int, list[int]]] = {}
         for launched in self.replicas.running():
             replica = self.state.replicas.get(Key(launched.run, launched.replica))
             if replica is not None:
                 for gpu in launched.gpus:
-                    pids.setdefault(replica.host, {}).setdefault(gpu, []).append(launched.keeper_pid)
-        busy: dict[Key, int] = {}
-        shares = {host: self._providers[host].utilisation(held=held) for host, held in pids.items()}
-        for replica in self.state.replicas.values():
-            known = [shares.get(replica.host, {}).get(gpu) for gpu in replica.place.gpus]
-            measured = [share for share in known if share is not None]
-            if measured and replica.exit is None:
-                busy[replica.key] = round(1000 * sum(measured) / len(measured))
-        return busy
+                    held.setdefault(replica.host, {}).setdefault(gpu, []).append(launched.keeper_pid)
+        return held
+
+    def _measure(
+        self, held: Mapping[HostId, Mapping[int, list[int]]], hosts: Sequence[HostId]
+    ) -> tuple[dict[HostId, Utilisation], dict[HostId, int]]:
+        """How busy the held GPUs are, and how many work on each host. Blocks: a sick driver may take long."""
+        shares = {host: self._providers[host].utilisation(held=gpus) for host, gpus in held.items()}
+        return shares, {host: sum(1 for gpu in self._providers[host].gpus() if not gpu.fault) for host in hosts}
 
     def _devices(self, host: HostId, gpus: tuple[int, ...]) -> tuple[str, ...]:
         known = {gpu.index: gpu.device for gpu in self._providers[host].gpus()}
         return tuple(known[index] for index in gpus)
-
-    def _working(self, spec: HostSpec) -> int:
-        return sum(1 for gpu in self._providers[spec.host].gpus() if not gpu.fault)
 
     def _said(self, said: Said) -> None:
         state = self.state
@@ -310,6 +312,12 @@ class Hands:
             state.attention[key.run] = None
             if replica.exit is None or replica.said_exit:
                 state.unsaid.pop(key, None)
+
+
+def mean_share(shares: Utilisation, gpus: Sequence[int]) -> int | None:
+    """Mean utilisation of these GPUs in thousandths; None where none of them can be measured."""
+    known = [share for share in (shares.get(gpu) for gpu in gpus) if share is not None]
+    return round(1000 * sum(known) / len(known)) if known else None
 
 
 def newest_change(folder: Path) -> Millis | None:

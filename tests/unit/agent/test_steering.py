@@ -1,0 +1,148 @@
+"""The agent's decider: what it launches, stops, forgets and says (P10, I2 on one host)."""
+
+from services.agent.decider import role
+from services.agent.instructions import ForgetRun, NeverStart, PrepareBeat, Said, StartReplica, StopReplica
+from services.agent.state import Checkpoint, Key, Replica, State
+from tenure.domain.host import HostSpec
+from tenure.domain.ids import HostId, JobId, Position, RunId
+from tenure.domain.policy import Policy
+from tenure.domain.reasons import EndCause
+from tenure.events.fact import Fact, Recorded
+from tenure.events.placing import RunEnded, RunPreemptionRequested
+from tenure.events.reports import CheckpointReported, HostRegistered, ReplicaExit, ReplicasExited, ReplicasStarted
+from tenure.runtime.role import Decision
+from tests.unit.agent.runs import JOB, RUN, WHY, assigned
+
+POLICY = Policy(heartbeat_ms=5_000)
+HOSTS = (HostSpec(host=HostId("h0"), gpus=8, gpu_type="t", block="b", cluster="c"),)
+
+
+class Agent:
+    """An agent of `h0`, told facts by hand; it is registered and its first heartbeat is far away."""
+
+    def __init__(self) -> None:
+        self.role = role(POLICY, agent="h0", hosts=HOSTS)
+        self.state: State = self.role.initial()
+        self.state.registered = True
+        self.state.next_beat_at = 1_000_000
+
+    def hear(self, fact: Fact) -> None:
+        self.role.evolve(self.state, Recorded(Position(self.state.position + 1), fact))
+
+    def decide(self, now: int = 1) -> Decision:
+        return self.role.decide(self.state, now)
+
+    def replica(self, number: int = 0, **more: object) -> Replica:
+        run = assigned("h0", "h0")
+        replica = Replica(key=Key(RUN, number), assigned=run, place=run.placement[number], **more)  # type: ignore[arg-type]
+        self.state.see(replica)
+        return replica
+
+
+def stop() -> RunPreemptionRequested:
+    return RunPreemptionRequested(at=5, run=RUN, job=JOB, by="other", why=WHY)
+
+
+def ended() -> RunEnded:
+    return RunEnded(at=9, run=RUN, job=JOB, cause_of_end=EndCause.COMPLETED, why=WHY)
+
+
+def gone(replica: int = 0, **more: object) -> ReplicaExit:
+    return ReplicaExit(replica=replica, host=HostId("h0"), at=8, started_at=2, code=0, **more)  # type: ignore[arg-type]
+
+
+def test_it_says_who_it_is_before_anything_else() -> None:
+    agent = Agent()
+    agent.state.registered = False
+    decision = agent.decide()
+    assert isinstance(decision.facts[0], HostRegistered) and decision.facts[0].hosts == HOSTS
+    assert any(isinstance(told, Said) and told.registration for told in decision.instructions)
+
+
+def test_only_replicas_on_its_own_hosts_are_launched() -> None:
+    agent = Agent()
+    agent.hear(assigned("h0", "elsewhere", "h0"))
+    launched = [told.place.replica for told in agent.decide().instructions if isinstance(told, StartReplica)]
+    assert launched == [0, 2]
+    agent.hear(assigned("elsewhere", run=RunId("k.1"), job=JobId("k")))
+    assert RunId("k.1") not in agent.state.core.runs
+
+
+def test_what_is_launched_is_not_launched_again() -> None:
+    agent = Agent()
+    agent.hear(assigned("h0"))
+    agent.replica(0)
+    assert not [told for told in agent.decide().instructions if isinstance(told, StartReplica)]
+
+
+def test_a_stop_is_told_once_with_the_grace_of_the_contract() -> None:
+    agent = Agent()
+    agent.hear(assigned("h0"))
+    replica = agent.replica(0, started_at=2, said_start=True)
+    agent.hear(stop())
+    assert StopReplica(key=Key(RUN, 0), grace_ms=7_000) in agent.decide().instructions
+    replica.told_to_stop = True
+    assert not [told for told in agent.decide().instructions if isinstance(told, StopReplica)]
+
+
+def test_a_stop_before_the_launch_means_that_it_never_starts() -> None:
+    agent = Agent()
+    agent.hear(assigned("h0"))
+    agent.hear(stop())
+    assert [type(told) for told in agent.decide().instructions] == [NeverStart]
+
+
+def test_a_run_that_the_log_has_ended_is_stopped_at_once() -> None:
+    agent = Agent()
+    agent.hear(assigned("h0"))
+    agent.replica(0, started_at=2, said_start=True)
+    agent.hear(ended())
+    assert StopReplica(key=Key(RUN, 0), grace_ms=0) in agent.decide().instructions  # S60
+
+
+def test_a_run_is_forgotten_when_its_exit_and_all_its_occupancy_are_in_the_log() -> None:
+    agent = Agent()
+    agent.hear(assigned("h0"))
+    replica = agent.replica(0, started_at=2, said_start=True, exit=gone(), said_exit=True, occupied_until=7)
+    agent.state.unsaid.clear()
+    agent.hear(ended())
+    assert ForgetRun(run=RUN) not in agent.decide().instructions, "a millisecond is not reported yet"
+    replica.occupied_until = 8
+    agent.state.attention[RUN] = None
+    assert ForgetRun(run=RUN) in agent.decide().instructions
+
+
+def test_starts_and_exits_are_said_under_ids_that_stay_the_same() -> None:
+    agent = Agent()
+    agent.hear(assigned("h0", "h0"))
+    agent.replica(0, started_at=2)
+    agent.replica(1, started_at=3, exit=gone(1))
+    first, again = agent.decide().facts, agent.decide(2).facts
+    assert [fact.id for fact in first] == [fact.id for fact in again]
+    started, exited = first
+    assert isinstance(started, ReplicasStarted) and [start.at for start in started.replicas] == [2, 3]
+    assert isinstance(exited, ReplicasExited) and exited.replicas == (gone(1),)
+
+
+def test_progress_is_said_before_the_exit_that_follows_it() -> None:
+    agent = Agent()
+    agent.hear(assigned("h0"))
+    agent.replica(0, started_at=2, said_start=True, exit=gone())
+    agent.state.checkpoints[JOB] = Checkpoint(run=RUN, job=JOB, host=HostId("h0"), at=7)
+    assert [type(fact) for fact in agent.decide().facts] == [CheckpointReported, ReplicasExited]
+
+
+def test_a_heartbeat_is_prepared_when_it_is_due_and_not_before_the_last_one_is_sent() -> None:
+    agent = Agent()
+    agent.state.next_beat_at = 10
+    assert PrepareBeat() not in agent.decide(9).instructions
+    assert agent.decide(9).wake_at == 10
+    assert PrepareBeat() in agent.decide(10).instructions
+
+
+def test_a_snapshot_keeps_what_is_wanted() -> None:
+    agent = Agent()
+    agent.hear(assigned("h0"))
+    agent.hear(stop())
+    again = agent.role.load(agent.role.dump(agent.state))
+    assert again.core == agent.state.core and again.position == agent.state.position
