@@ -96,6 +96,7 @@ class Hands:
                     self.state.drop(run)
                     self.files.note_over(run)
                 case PrepareBeat():
+                    self.state.next_beat_at = self._clock.now() + self._policy.heartbeat_ms
                     self._spawn(self._prepare_beat())
                 case Said():
                     self._said(instruction)
@@ -238,7 +239,6 @@ class Hands:
 
     async def _prepare_beat(self) -> None:
         """Measure, and write the beats down; what blocks is done in a thread, so that launches do not wait for it."""
-        self.state.next_beat_at = self._clock.now() + self._policy.heartbeat_ms
         for replica in self.state.replicas.values():
             if replica.exit is None and replica.assigned.resumable:
                 self._look_for_checkpoint(replica)

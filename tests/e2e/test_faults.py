@@ -146,6 +146,7 @@ def test_a_silent_host_comes_back_with_its_runs_alive(system: System) -> None:
 
 def test_everything_is_killed_and_started_again(tmp_path: Path) -> None:
     with running(tmp_path) as system:
+        over = system.wait(system.submit("a", sh("true"), seconds=1))
         long = system.submit("a", sh(f"sleep 4; echo $TENURE_RUN_ID >> {tmp_path}/ran"), seconds=20)
         system.wait(long, "running")
         queued = [
@@ -154,7 +155,9 @@ def test_everything_is_killed_and_started_again(tmp_path: Path) -> None:
         system.kill_everything()
         system.start()
         all_completed(system, [long, *queued])
-        started_once(system, [long, *queued])
+        started_once(system, [long, *queued, over.job_id])
+        again = system.client.job(over.job_id)
+        assert (again.state, len(again.runs)) == ("completed", 1), "finished is finished (S45)"
         ran = (tmp_path / "ran").read_text().split()
         assert sorted(ran) == sorted(f"{job_id}.1" for job_id in [long, *queued])
 
