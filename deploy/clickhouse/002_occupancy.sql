@@ -60,8 +60,9 @@ FROM occupancy AS rows
 GROUP BY hour, cluster, budget, user, charged, kind;
 
 -- Exactly what was occupied during [since_ms, until_ms): whole hours from the rollup, the two edges from the rows.
+-- Of charged time gpu_ms is net of refunds, and refunded_gpu_ms says how much they were.
 CREATE VIEW IF NOT EXISTS window_usage AS
-SELECT budget, user, charged, kind, sum(part_gpu_ms) AS gpu_ms
+SELECT budget, user, charged, sum(part_gpu_ms) AS gpu_ms, -sumIf(part_gpu_ms, kind = 'refund') AS refunded_gpu_ms
 FROM
 (
     SELECT budget, user, charged, kind, gpu_ms AS part_gpu_ms
@@ -71,8 +72,13 @@ FROM
     UNION ALL
     SELECT
         budget, user, charged, kind,
-        intDiv(
-            gpu_ms * (least(until_ms, {until_ms:Int64}) - greatest(since_ms, {since_ms:Int64})), until_ms - since_ms
+        if(
+            since_ms >= {since_ms:Int64} AND until_ms <= {until_ms:Int64},
+            gpu_ms,
+            intDiv(
+                gpu_ms * (least(until_ms, {until_ms:Int64}) - greatest(since_ms, {since_ms:Int64})),
+                until_ms - since_ms
+            )
         ) AS part_gpu_ms
     FROM occupancy
     WHERE (
@@ -84,4 +90,4 @@ FROM
       AND since_ms < {until_ms:Int64}
       AND until_ms > {since_ms:Int64}
 )
-GROUP BY budget, user, charged, kind;
+GROUP BY budget, user, charged;
