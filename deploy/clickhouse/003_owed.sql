@@ -133,7 +133,7 @@ SELECT
     entitled.path AS path,
     entitled.gpu_ms AS entitlement_gpu_ms,
     wanted.gpu_ms AS demand_gpu_ms,
-    least(entitled.gpu_ms, toFloat64(wanted.gpu_ms)) AS owed_gpu_ms
+    least(entitled.gpu_ms, toFloat64(ifNull(wanted.gpu_ms, 0))) AS owed_gpu_ms
 FROM
 (
     SELECT available.hour AS hour, shares.path AS path, sum(shares.fraction * available.gpu_ms) AS gpu_ms
