@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 VIRTUAL_MEMORY_MIB = 80 * 1024
 LEAVE_S = 10.0
-"""How long a leaving agent waits for its replicas to end; their keepers carry the stop through without it."""
+"""How long a leaving agent waits for its replicas beyond their longest grace period; their keepers do without it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,7 +85,8 @@ async def serve(service: Service) -> None:
         server = LogServer(logs, hands.replicas, is_over=hands.is_over)
         await server.listen([spec.host for spec in specs], cluster=service.connection.cluster)
         ready = asyncio.create_task(announce_ready(service, loop.caught_up, {"agent": agent, "hosts": len(specs)}))
-        await _run(loop, hands, stop, stop_runs=arguments.on_exit == "stop")
+        patience_s = service.policy.grace_max_ms / 1000 + LEAVE_S if arguments.on_exit == "stop" else 0.0
+        await _run(loop, hands, stop, patience_s=patience_s)
         ready.cancel()
         await logs.close()
     finally:
@@ -93,15 +94,22 @@ async def serve(service: Service) -> None:
         await log.close()
 
 
-async def _run(loop: Loop[State], hands: Hands, stop: asyncio.Event, *, stop_runs: bool) -> None:
-    """Run until told to stop; then, where asked to, end the replicas and say so before leaving."""
+async def _run(loop: Loop[State], hands: Hands, stop: asyncio.Event, *, patience_s: float) -> None:
+    """Run until told to stop; then end the replicas and say so before leaving, for up to `patience_s` (0: leave them).
+
+    Told again, it does not grant them the rest of their grace periods.
+    """
     left = asyncio.Event()
 
     async def leave() -> None:
         await stop.wait()
-        await hands.leave(stop_runs=stop_runs)
-        deadline = asyncio.get_running_loop().time() + LEAVE_S
-        while stop_runs and hands.busy and asyncio.get_running_loop().time() < deadline:
+        told_again = stop_on_signals()
+        await hands.leave(stop_runs=patience_s > 0)
+        deadline = asyncio.get_running_loop().time() + patience_s
+        while hands.busy and asyncio.get_running_loop().time() < deadline:
+            if told_again.is_set():
+                told_again.clear()
+                hands.hurry()
             await asyncio.sleep(0.02)
         left.set()
 

@@ -18,6 +18,8 @@ from tenure.runtime.supervisor import Supervisor, end_leftovers
 from tenure.sdk.errors import ServerError
 
 POLL_S = 0.02
+PATIENCE_S = 2.0
+"""After so long it is said what the stop waits for."""
 NEEDED = ("nats", "gateway")
 """Without these there is nothing to talk to: `up` gives up when they do not come up."""
 
@@ -79,7 +81,7 @@ class _Running:
         if not self._stop.is_set():
             await self._announce(tree, tree_name, took_s=time.monotonic() - began)
         await self._stop.wait()
-        say("stopping (Ctrl-C again: at once)")
+        say("stopping")
         await self._stop_all(stop_jobs=True)
         say("stopped")
         return 0
@@ -122,10 +124,13 @@ class _Running:
     async def _stop_all(self, *, stop_jobs: bool) -> None:
         """Stop the processes in order. The agent leaves its jobs running unless `stop_jobs`."""
         for names in STOP_ORDER:
-            if names == ("agent",) and not stop_jobs:
-                await self._supervisor.stop(names, hurry=self._hurry, with_signal=LEAVE_JOBS)
-            else:
-                await self._supervisor.stop(names, hurry=self._hurry)
+            number = LEAVE_JOBS if names == ("agent",) and not stop_jobs else signal.SIGTERM
+            stopping = asyncio.create_task(self._supervisor.stop(names, hurry=self._hurry, with_signal=number))
+            await asyncio.wait({stopping}, timeout=PATIENCE_S)
+            if not stopping.done():
+                what = "the jobs, which have their grace periods" if names == ("agent",) else ", ".join(names)
+                say(f"waiting for {what} (Ctrl-C again: at once)")
+            await stopping
 
 
 @contextlib.contextmanager

@@ -183,3 +183,19 @@ def test_an_unknown_role_names_the_known_ones(system: CommandLine) -> None:
     done = system.run("serve", "nonsense")
     assert done.returncode == 2 and all(role in done.stderr for role in ROLES - {"nats"})
     assert system.run("serve", "placer", "--help").returncode == 0
+
+
+def test_ctrl_c_waits_for_the_grace_period_and_a_second_one_does_not(system: CommandLine) -> None:
+    system.start()
+    script = "trap '' TERM; echo pid $$; while true; do sleep 0.1; done"
+    job = system.submit("--grace", "9m", "--", "sh", "-c", script)
+    until(lambda: system.ask("logs", job), "the job's output")
+    pid = int(system.ask("logs", job).split()[1])
+    process = system.process
+    assert process is not None
+    process.send_signal(signal.SIGINT)
+    until(lambda: "waiting for the jobs, which have their grace periods" in system.said, "up to say what it waits for")
+    assert is_running(pid) and process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
+    assert not is_running(pid)
