@@ -27,7 +27,7 @@ $(READY): requirements.lock pyproject.toml
 	@echo "2/3 the packages of requirements.lock, each checked against its hash (1.2 GB on disk)"
 	@$(PIP) install --require-hashes --requirement requirements.lock
 	@echo "3/3 tenure itself"
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@PYTHONWARNINGS=ignore $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 	@echo "ready: $(BIN)/tenure --help, make demo"
 
