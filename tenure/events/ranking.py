@@ -66,10 +66,10 @@ class RankingPublished(Fact, frozen=True, kw_only=True, tag=True):
 
     `basis` is the position of the last fact it takes into account. Jobs that have left the queue since are to be
     skipped: their leaving is not said again. `standings` are in order of path and cover every budget of the tree (of a
-    tree of more than a thousand, those with use or queued jobs), `users` those of budgets whose users are equal, `spare`
-    is in the order of the unallocated part: all that was compared. Of jobs that are alike (same budget, user, shape, contract and priority)
-    only as many are listed as could run at once on the empty cluster: where one of them cannot start, the next cannot
-    either.
+    tree of more than a thousand, those with use or queued jobs), `users` those of budgets whose users are equal,
+    `spare` is in the order of the unallocated part: all that was compared. Of jobs that are alike (same budget, user,
+    shape, contract and priority) only as many are listed as could run at once on the empty cluster: where one of them
+    cannot start, the next cannot either.
     """
 
     lane: ClassVar[Lane] = Lane.RANK

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from services.ranker.decider import role
 from services.ranker.state import State
-from tenure.domain.ids import BudgetPath, FactId, HostId, JobId, Position, UserName
+from tenure.domain.ids import JobId, Position, UserName
 from tenure.domain.job import JobSpec, Launch
 from tenure.domain.policy import Policy
 from tenure.domain.units import DAY, MINUTE, Millis
@@ -30,7 +30,7 @@ def busy_week(leaves: int) -> Scene:
     shares = {f"p{program}": 100 // PROGRAMS for program in range(PROGRAMS)}
     shares |= {f"p{leaf % PROGRAMS}/l{leaf}": 100 * PROGRAMS // leaves for leaf in range(leaves)}
     scene = Scene(shares, gpus=1024)
-    running = []
+    running: list[str] = []
     for number in range(128 * 84):
         scene.now = number * 7 * DAY // (128 * 84)
         if len(running) == 128:
@@ -51,7 +51,7 @@ class Bench:
         self.state: State = scene.actor.state
         self.now: Millis = scene.now
         self.count = 0
-        self.budgets = [path for path in self.state.tree.leaves]
+        self.budgets = list(self.state.tree.leaves)
         for number in range(queued):
             kind = number % classes
             self.fold(self.arrival(kind, priority=kind // len(self.budgets) % 3, leaf=kind % leaves))

@@ -1,6 +1,7 @@
 """What people ask the gateway to write: submissions, cancels, edits of the tree, drains. Over a real channel."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from google.rpc import error_details_pb2, status_pb2
@@ -248,7 +249,7 @@ class Breaking(MemoryLog):
         self.trouble = trouble
         self.appends_left: int | None = None
 
-    async def append(self, facts: list[Fact], *, expect: Expect | None = None) -> Appended:
+    async def append(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
         if self.appends_left is not None:
             if self.appends_left == 0:
                 raise self.trouble

@@ -74,7 +74,7 @@ def test_it_stops_within_two_seconds_and_goes_on_from_its_snapshot(gateway: Gate
     address = gateway.start()
     job = submit(address, "k")
     with grpc.insecure_channel(address) as channel:
-        watch = jobs_pb2_grpc.JobsStub(channel).Watch(jobs_pb2.WatchJobRequest(job_id=job))
+        watch = iter(jobs_pb2_grpc.JobsStub(channel).Watch(jobs_pb2.WatchJobRequest(job_id=job)))
         assert next(watch).job.state == "submitted"
         began = time.monotonic()
         assert gateway.end(signal.SIGTERM) == 0

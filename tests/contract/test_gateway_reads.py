@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -434,7 +435,7 @@ def test_reflection_names_the_services() -> None:
     async def scenario(rig: Rig) -> None:
         stub = reflection_pb2_grpc.ServerReflectionStub(rig.channel)
         question = reflection_pb2.ServerReflectionRequest(list_services="")
-        call: grpc.aio.StreamStreamCall[object, object] = stub.ServerReflectionInfo(iter([question]))
+        call: grpc.aio.StreamStreamCall[Any, Any] = stub.ServerReflectionInfo(iter([question]))
         answer = await anext(aiter(call))
         names = {service.name for service in answer.list_services_response.service}
         assert {"tenure.v1.Jobs", "tenure.v1.Budgets", "tenure.v1.Hosts", "grpc.health.v1.Health"} <= names

@@ -1,7 +1,7 @@
 """What every adapter of the log port does, the same in memory and on NATS JetStream."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -207,7 +207,7 @@ def test_a_condition_on_a_later_position_does_not_hold(log_under_test: LogUnderT
 
 
 @pytest.mark.parametrize("below", [runs, hosts])
-def test_a_guard_on_place_covers_the_lanes_below_it(log_under_test: LogUnderTest, below: type[Fact]) -> None:
+def test_a_guard_on_place_covers_the_lanes_below_it(log_under_test: LogUnderTest, below: Callable[[int], Fact]) -> None:
     async def scenario(log: Log) -> None:
         appended = await log.append([below(1)])
         with pytest.raises(Conflict):

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import nats
 import pytest
@@ -38,9 +39,9 @@ async def bare_client(server: NatsServer) -> AsyncIterator[Client]:
         await client.close()
 
 
-async def ask(client: Client, verb: str, question: object = None) -> dict[str, object]:
+async def ask(client: Client, verb: str, question: object = None) -> dict[str, Any]:
     payload = b"" if question is None else json.dumps(question).encode()
-    answer: dict[str, object] = json.loads((await client.request(f"$JS.API.{verb}", payload, timeout=5)).data)
+    answer: dict[str, Any] = json.loads((await client.request(f"$JS.API.{verb}", payload, timeout=5)).data)
     return answer
 
 

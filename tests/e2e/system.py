@@ -91,8 +91,7 @@ class System:
         for pid in children.values():
             kill(pid)
         self.process.wait()
-        for pid in children.values():
-            self.until(lambda pid=pid: not is_running(pid) or None, what=f"{pid} gone")
+        self.until(lambda: not any(is_running(pid) for pid in children.values()) or None, what="the end of all")
 
     def children(self) -> dict[str, int]:
         """Pids of the processes of the system by role."""

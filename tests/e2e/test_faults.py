@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_clickhouse_has_every_fact_once_after_the_journal_was_killed(system: Sys
         jobs += burst(system, 10, sh("true"), seconds=1)
     all_completed(system, jobs)
     for job_id in jobs:
-        steps = system.until(lambda job_id=job_id: whole_story(system, job_id), what=f"the story of {job_id}")
+        steps = system.until(partial(whole_story, system, job_id), what=f"the story of {job_id}")
         assert len(steps) == len(set(steps))
 
 

@@ -35,7 +35,9 @@ TREES: Sequence[Mapping[str, int]] = (
 )
 BUDGETS = ("a", "b", "c", "a/x", "a/y", "b/z", "a/x/1", "a/x/2")
 POLICY = Policy(lookback_ms=6 * HOUR)
-steps = st.lists(st.tuples(st.sampled_from("jjjjjjjjjjsssaaaeerlhkctdfp"), st.integers(0, 999)), min_size=20, max_size=90)
+steps = st.lists(
+    st.tuples(st.sampled_from("jjjjjjjjjjsssaaaeerlhkctdfp"), st.integers(0, 999)), min_size=20, max_size=90
+)
 
 
 class Life:

@@ -52,7 +52,8 @@ _ACTIONS = ("submit", "cancel", "drain", "resume", "repaired", "silence", "speak
 def load(path: Path) -> dict[str, Any]:
     """The scenario in `path`. Raises on an unknown key, so that a misspelt expectation cannot pass."""
     script = load_yaml(path)
-    assert isinstance(script, dict) and not set(script) - _TOP, f"{path.name}: unknown keys {set(script) - _TOP}"
+    assert isinstance(script, dict), f"{path.name}: not a mapping"
+    assert not set(script) - _TOP, f"{path.name}: unknown keys {set(script) - _TOP}"
     assert script.get("why") and script.get("then"), f"{path.name}: say why, and what must be true then"
     return script
 
@@ -89,8 +90,8 @@ def check(script: Mapping[str, Any], facts: list[Fact]) -> None:
         count = wanted.get("count")
         assert found == count if count is not None else found, f"{found} facts match {wanted}\n{story(shown, wanted)}"
     for unwanted in script.get("never", ()):
-        found = [fact for fact in shown if _matches(unwanted, fact)]
-        assert not found, f"{unwanted} must never be, but is:\n{story(found, unwanted)}"
+        broken = [fact for fact in shown if _matches(unwanted, fact)]
+        assert not broken, f"{unwanted} must never be, but is:\n{story(broken, unwanted)}"
 
 
 def story(shown: list[dict[str, Any]], wanted: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,8 @@ def test_the_end_is_told_as_it_was(play, script, code, signal):
         launched = await host.start("sh", "-c", script)
         end = await host.exit_of()
         assert (end.cause, end.code, end.signal) == (ExitCause.EXITED, code, signal)
-        assert launched.at == end.started_at <= end.at
+        assert launched.at == end.started_at
+        assert launched.at <= end.at
 
     play(story)
 
@@ -176,10 +178,13 @@ def test_a_cancelled_launch_is_watched_all_the_same(play):
 
 def test_an_exit_is_never_said_before_the_launch(play):
     async def story(host: RealHost) -> None:
+        def told(count: int) -> bool:
+            return len(host.exits) == count
+
         for number in range(30):
             await host.launch("true", run=f"j-1.{number}")
             assert len(host.exits) <= number
-            await until(lambda number=number: len(host.exits) == number + 1)
+            await until(partial(told, number + 1))
 
     play(story)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.agent.process.proc import all_stats
-from services.agent.process.spec import ExitCause
+from services.agent.process.spec import ExitCause, Launched
 from tests.integration.agent.conftest import RealHost, is_running, until
 
 CHECKPOINTING = """
@@ -160,6 +160,7 @@ def test_the_grace_period_of_the_launch_holds_for_a_stop_that_comes_from_elsewhe
 
     async def story(host: RealHost) -> None:
         launched = await host.launch("sh", "-c", DEAF, grace_ms=200)
+        assert isinstance(launched, Launched)
         await host.said("ready")
         os.kill(launched.keeper_pid, signal.SIGTERM)
         end = await host.exit_of()

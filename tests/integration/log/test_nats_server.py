@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,7 @@ from tenure.runtime.nats_server import NatsServer, ServerFailed, find_nats_serve
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> NatsServer:
+def server(tmp_path: Path) -> Iterator[NatsServer]:
     server = NatsServer(tmp_path / "a folder with 'quotes\" ü")
     yield server
     server.stop()

@@ -148,6 +148,10 @@ class _Hosts(hosts_pb2_grpc.HostsServicer):
         self.canned.take("Resume", request, context)
         return hosts_pb2.ResumeHostResponse(host=hosts_pb2.Host(host=request.host, state="healthy"))
 
+    def CompleteRepair(self, request, context):  # noqa: N802
+        self.canned.take("CompleteRepair", request, context)
+        return hosts_pb2.CompleteRepairResponse(host=hosts_pb2.Host(host=request.host, state="healthy"))
+
 
 def serve(canned: Canned) -> grpc.Server:
     """The server, started; `canned.address` says where."""
