@@ -33,7 +33,9 @@ def scenes(draw: st.DrawFn) -> Scene:
     """A cluster with some runs of various ages, unequal ratios, a queue, and hosts that are not all healthy."""
     hosts = draw(st.integers(1, 6))
     scene = Scene(hosts=hosts)
-    for number, (budget, gpus, replicas, minimum, priority) in enumerate(draw(st.lists(shapes, min_size=2, max_size=12))):
+    for number, (budget, gpus, replicas, minimum, priority) in enumerate(
+        draw(st.lists(shapes, min_size=2, max_size=12))
+    ):
         scene.job(f"r{number:02}", budget, gpus=gpus, replicas=replicas, min_runtime_ms=minimum, priority=priority)
         scene.act(scene.now + draw(st.sampled_from((0, 1, MINUTE))))
         run = RunId(f"r{number:02}.1")
@@ -45,7 +47,9 @@ def scenes(draw: st.DrawFn) -> Scene:
         if state is not HostState.HEALTHY:
             scene.host(f"h{index}", state)
     scene.rank(order=[], **{budget: draw(st.sampled_from((0.1, 0.5, 1.0, 2.0))) for budget in BUDGETS})
-    for number, (budget, gpus, replicas, minimum, priority) in enumerate(draw(st.lists(shapes, min_size=1, max_size=8))):
+    for number, (budget, gpus, replicas, minimum, priority) in enumerate(
+        draw(st.lists(shapes, min_size=1, max_size=8))
+    ):
         scene.job(f"q{number:02}", budget, gpus=gpus, replicas=replicas, min_runtime_ms=minimum, priority=priority)
     scene.now += draw(st.sampled_from((1, 3 * MINUTE, 30 * MINUTE, 60 * MINUTE)))
     return scene
