@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tenure.cli import parsing, words
+from tenure.cli import completion, parsing, words
 from tenure.cli.connection import caller, connect
 from tenure.cli.options import BUDGETS, Json
 from tenure.cli.standing import ahead_gpu_ms, ratio
@@ -49,7 +49,12 @@ REPORT_COLUMNS = (
 )
 
 group = typer.Typer(no_args_is_help=True, help="The budget tree: shares, standing, history, reports.")
-PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="A budget and those below it.", show_default="all")]
+PathArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH", help="A budget and those below.", show_default="all", autocompletion=completion.budgets
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tenure.cli import parsing, words
+from tenure.cli import completion, parsing, words
 from tenure.cli.connection import caller, connect
 from tenure.cli.options import HOSTS, Json
 from tenure.cli.terminal import Cell, Column, Table, cell, print_json, print_table, say
@@ -27,7 +27,9 @@ COLUMNS = (
 )
 
 group = typer.Typer(no_args_is_help=True, help="Hosts: list them, drain them, take them back.")
-HostArgument = Annotated[str, typer.Argument(metavar="HOST", help="Name of the host.", show_default=False)]
+HostArgument = Annotated[
+    str, typer.Argument(metavar="HOST", help="Name of the host.", show_default=False, autocompletion=completion.hosts)
+]
 
 
 def register(app: typer.Typer) -> None:

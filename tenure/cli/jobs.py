@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tenure.cli import words
+from tenure.cli import completion, words
 from tenure.cli.connection import caller, connect
 from tenure.cli.options import JOBS, JobArgument, Json
 from tenure.cli.queue import STATE_STYLES
@@ -76,7 +76,10 @@ def why(job_id: JobArgument, as_json: Json = False) -> None:
 
 
 def cancel(
-    job_ids: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of the jobs.")], as_json: Json = False
+    job_ids: Annotated[
+        list[str], typer.Argument(metavar="JOB...", help="Ids of the jobs.", autocompletion=completion.jobs)
+    ],
+    as_json: Json = False,
 ) -> None:
     """Cancel jobs, whatever they are doing. Their processes get SIGTERM and their grace."""
     refused = 0

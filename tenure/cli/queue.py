@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tenure.cli import words
+from tenure.cli import completion, words
 from tenure.cli.connection import connect
 from tenure.cli.options import JOBS, Json
 from tenure.cli.standing import ratios
@@ -56,7 +56,15 @@ def register(app: typer.Typer) -> None:
 
 def queue(
     budget: Annotated[
-        str, typer.Option("--budget", "-b", metavar="PATH", help="Only this budget and below.", show_default=False)
+        str,
+        typer.Option(
+            "--budget",
+            "-b",
+            metavar="PATH",
+            help="Only this one and below.",
+            show_default=False,
+            autocompletion=completion.budgets,
+        ),
     ] = "",
     user: Annotated[str, typer.Option("--user", "-u", help="Only this user's.", show_default=False)] = "",
     state: Annotated[

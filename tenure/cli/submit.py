@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tenure.cli import parsing
+from tenure.cli import completion, parsing
 from tenure.cli.connection import caller, connect, here
 from tenure.cli.options import JOBS, Json
 
@@ -22,7 +22,10 @@ def register(app: typer.Typer) -> None:
 
 def submit(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD ...", help="What each replica runs, no shell.")],
-    budget: Annotated[str, typer.Option("--budget", "-b", metavar="PATH", help="The leaf that pays: science/chem.")],
+    budget: Annotated[
+        str,
+        typer.Option("--budget", "-b", metavar="PATH", help="The leaf that pays.", autocompletion=completion.leaves),
+    ],
     gpus: Annotated[
         int, typer.Option("--gpus", "-g", parser=parsing.whole_number, metavar="N", help="GPUs of each replica.")
     ],
