@@ -5,6 +5,7 @@ PYTHON ?= python3.11
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
+LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 PACKAGES := tenure services simulator
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
@@ -18,7 +19,7 @@ GENERATED ?= .
 ## install      .venv with everything of requirements.lock, and the command .venv/bin/tenure (the default)
 install: $(READY)
 
-$(READY): requirements.lock pyproject.toml
+$(LOCKED): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
 		echo "make: $(PYTHON) is not Python 3.11; install that, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "1/3 a virtual environment in $(VENV)"
@@ -26,6 +27,9 @@ $(READY): requirements.lock pyproject.toml
 		echo "make: $(PYTHON) cannot make one; on Debian and Ubuntu: apt install python3.11-venv" >&2; exit 1; }
 	@echo "2/3 the packages of requirements.lock, each checked against its hash (1.2 GB on disk)"
 	@$(PIP) install --require-hashes --requirement requirements.lock
+	@touch $@
+
+$(READY): $(LOCKED) pyproject.toml
 	@echo "3/3 tenure itself"
 	@PYTHONWARNINGS=ignore $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

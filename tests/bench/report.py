@@ -94,10 +94,9 @@ def render(measured: Measured) -> str:
         ]
         lines += ["| | figure | value |", "|---|---|---|"]
         for group, figures in part["figures"].items():
-            if group == "conditions":
-                continue
-            inner = figures if isinstance(figures, Mapping) else {"": figures}
-            lines += [f"| {group} | {path} | {shown(value)} |" for path, value in flat(inner)]
+            if group != "conditions":
+                inner = figures if isinstance(figures, Mapping) else {"": figures}
+                lines += [f"| {group} | {name} | {shown(value)} |" for name, value in inner.items()]
     return "\n".join([*lines, ""])
 
 
@@ -105,6 +104,8 @@ def shown(value: object) -> str:
     """A figure as people read it: four digits, thousands apart."""
     if isinstance(value, list):
         return ", ".join(shown(one) for one in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{path} {shown(one)}" for path, one in flat(value))
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, int) or abs(value) >= 1_000:

@@ -30,7 +30,7 @@ class Target:
     @property
     def wanted(self) -> str:
         """The limit with its direction."""
-        return f"{'>=' if self.least else '<='} {self.limit:g} {self.unit}"
+        return f"{'>= ' if self.least else '<= ' if self.limit else ''}{self.limit:,g} {self.unit}"
 
 
 IDLE = "submit to the first instruction, idle 128 x 8 virtual hosts, 200 jobs one after another"
