@@ -71,6 +71,7 @@ def _host_state(state: State, fact: HostStateChanged) -> None:
     if not silent and host.silent_since is None:
         return
     host.silent_since = fact.last_seen if silent else None
+    host.lost = fact.state is HostState.LOST
     for run_id, number in list(state.held_on.get(fact.host, ())):
         run = state.runs[run_id]
         held = run.replicas[number]

@@ -16,11 +16,22 @@ from tenure.domain.units import GpuMillis, Millis
 class Account:
     """The books of one budget, or of one user of it."""
 
-    __slots__ = ("_ahead_line", "_charged_line", "_since", "_spare_line", "_until", "charged", "commitment", "spare")
+    __slots__ = (
+        "_ahead_line",
+        "_charged_line",
+        "_since",
+        "_spare_line",
+        "_until",
+        "commitment",
+        "held",
+        "refunded",
+        "spare",
+    )
 
-    def __init__(self, charged: Curve | None = None, spare: Curve | None = None) -> None:
-        self.charged = charged or Curve()
-        """Charged occupancy (P2)."""
+    def __init__(self, held: Curve | None = None, refunded: Curve | None = None, spare: Curve | None = None) -> None:
+        self.held = held or Curve()
+        """Occupancy of allocated runs. Less what was refunded it is what is charged (P2)."""
+        self.refunded = refunded or Curve()
         self.spare = spare or Curve()
         """Occupancy of unallocated runs, never charged."""
         self.commitment = Commitment()
@@ -31,7 +42,11 @@ class Account:
     @property
     def empty(self) -> bool:
         """Whether nothing was held in what is remembered, and nothing is promised."""
-        return self.charged.flat and self.spare.flat and self.commitment.nothing
+        return self.held.flat and self.refunded.flat and self.spare.flat and self.commitment.nothing
+
+    def curves(self) -> tuple[Curve, Curve, Curve]:
+        """All that is kept of the past."""
+        return self.held, self.refunded, self.spare
 
     def changed(self) -> None:
         """To be called after every change of a part."""
@@ -60,13 +75,15 @@ class Account:
 
     def _draw(self, now: Millis, lookback_ms: Millis) -> None:
         """Find the lines around `now`, and how long they hold."""
-        charged_rate, charged, charged_until = window_line(self.charged, now, lookback_ms)
+        held_rate, held, held_until = window_line(self.held, now, lookback_ms)
+        back_rate, back, back_until = window_line(self.refunded, now, lookback_ms)
         spare_rate, spare, spare_until = window_line(self.spare, now, lookback_ms)
         ahead_rate, ahead, ahead_until = self.commitment.line(now)
-        self._charged_line, self._ahead_line = (charged_rate, charged), (ahead_rate, ahead)
+        self._charged_line = (held_rate - back_rate, held - back)
+        self._ahead_line = (ahead_rate, ahead)
         self._spare_line = (spare_rate, spare)
-        ends = (charged_until, spare_until) if ahead_until is None else (charged_until, spare_until, ahead_until)
-        self._since, self._until = now, min(ends)
+        ends = min(held_until, back_until, spare_until)
+        self._since, self._until = now, ends if ahead_until is None else min(ends, ahead_until)
 
 
 def window_line(curve: Curve, now: Millis, lookback_ms: Millis) -> tuple[int, GpuMillis, Millis]:
@@ -107,8 +124,8 @@ class Ledger:
     def forget(self, before: Millis, *, referred: Iterable[tuple[BudgetPath, UserName]]) -> None:
         """Drop what no window that begins at or after `before` can see. `referred`: accounts that runs go on using."""
         for account in self._all():
-            account.charged.forget(before)
-            account.spare.forget(before)
+            for curve in account.curves():
+                curve.forget(before)
             account.commitment.forget(before)
             account.changed()
         kept_users = dict.fromkeys(referred)

@@ -22,6 +22,10 @@ Jump = tuple[Position, BudgetPath, GpuMillis]
 """At this position the use of this budget changed at once by so much."""
 
 
+Books = tuple[Dumped, Dumped, Dumped]
+"""The curves of an account: held, refunded, spare."""
+
+
 class Host(msgspec.Struct, array_like=True):
     """A host: GPUs available now and at most so far, and since when it is silent, if it is."""
 
@@ -29,6 +33,7 @@ class Host(msgspec.Struct, array_like=True):
     gpus_most: int = 0
     gpu_type: str = ""
     silent_since: Millis | None = None
+    lost: bool = False
 
 
 class Core(msgspec.Struct, kw_only=True):
@@ -61,8 +66,8 @@ class Core(msgspec.Struct, kw_only=True):
     queued: list[JobId]
     reserved: list[JobId]
     runs: dict[RunId, Run]
-    budgets: list[tuple[BudgetPath, Dumped, Dumped]]
-    users: list[tuple[BudgetPath, UserName, Dumped, Dumped]]
+    budgets: list[tuple[BudgetPath, Books]]
+    users: list[tuple[BudgetPath, UserName, Books]]
 
 
 class State:
@@ -146,6 +151,11 @@ def promise_reservation(state: State, job: Job, sign: int) -> None:
         account.changed()
 
 
+def books(account: Account) -> Books:
+    """What a snapshot holds of an account; its commitment follows from the runs."""
+    return account.held.dump(), account.refunded.dump(), account.spare.dump()
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Core)
 
@@ -171,13 +181,8 @@ def dump(state: State) -> bytes:
         queued=sorted(state.queue.jobs()),
         reserved=sorted(state.reserved),
         runs=state.runs,
-        budgets=[
-            (path, account.charged.dump(), account.spare.dump()) for path, account in state.ledger.budgets.items()
-        ],
-        users=[
-            (path, user, account.charged.dump(), account.spare.dump())
-            for (path, user), account in state.ledger.users.items()
-        ],
+        budgets=[(path, books(account)) for path, account in state.ledger.budgets.items()],
+        users=[(path, user, books(account)) for (path, user), account in state.ledger.users.items()],
     )
     return _encoder.encode(core)
 
@@ -199,10 +204,10 @@ def load(payload: bytes, policy: Policy) -> State:
     state.capacity = Curve.load(core.capacity)
     state.hosts, state.jobs, state.runs = core.hosts, core.jobs, core.runs
     state.reserved = dict.fromkeys(core.reserved)
-    for path, charged, spare in core.budgets:
-        state.ledger.budgets[path] = Account(Curve.load(charged), Curve.load(spare))
-    for path, user, charged, spare in core.users:
-        state.ledger.users[path, user] = Account(Curve.load(charged), Curve.load(spare))
+    for path, kept in core.budgets:
+        state.ledger.budgets[path] = Account(*map(Curve.load, kept))
+    for path, user, kept in core.users:
+        state.ledger.users[path, user] = Account(*map(Curve.load, kept))
     for run in state.runs.values():
         state.index_run(run)
     for job in state.reserved:

@@ -37,7 +37,7 @@ def pause(run: Run, held: Held, accounts: tuple[Account, ...], *, last_seen: Mil
 def refund(run: Run, accounts: tuple[Account, ...], *, since: Millis, until: Millis, gpu_ms: GpuMillis) -> None:
     """Take back what the run held during [since, until), at the instants it was charged at. It is `gpu_ms` in all.
 
-    Should the spans known here not add up to that, the sum that was said holds and is taken back evenly.
+    Should the spans known here not add up to that, the sum that was said holds and is spread evenly.
     """
     spans = [
         (max(held.start, since), min(held.charged_to, until), held.gpus)
@@ -45,21 +45,21 @@ def refund(run: Run, accounts: tuple[Account, ...], *, since: Millis, until: Mil
         if held.start is not None and held.charged_to is not None
     ]
     known = sum(max(0, end - begin) * gpus for begin, end, gpus in spans)
-    for curve in _curves(run, accounts):
+    for account in accounts:
+        account.changed()
         if known == gpu_ms:
             for begin, end, gpus in spans:
-                curve.add(since=begin, until=end, rate=-gpus)
+                account.refunded.add(since=begin, until=end, rate=gpus)
         else:
-            take_evenly(curve, since=since, until=until, gpu_ms=gpu_ms)
+            spread(account.refunded, since=since, until=until, gpu_ms=gpu_ms)
 
 
-def take_evenly(curve: Curve, *, since: Millis, until: Millis, gpu_ms: GpuMillis) -> None:
-    """Take exactly `gpu_ms` out of [since, until) at a whole rate, the remainder at its end."""
-    if until <= since:
-        return
-    rate, rest = divmod(gpu_ms, until - since)
-    curve.add(since=since, until=until, rate=-rate)
-    curve.add(since=until - rest, until=until, rate=-1)
+def spread(curve: Curve, *, since: Millis, until: Millis, gpu_ms: GpuMillis) -> None:
+    """Gain exactly `gpu_ms` in [since, until) at a whole rate, the remainder at its end."""
+    if until > since:
+        rate, rest = divmod(gpu_ms, until - since)
+        curve.add(since=since, until=until, rate=rate)
+        curve.add(since=until - rest, until=until, rate=1)
 
 
 def _follow(run: Run, held: Held, accounts: tuple[Account, ...]) -> None:
@@ -80,4 +80,4 @@ def _curves(run: Run, accounts: tuple[Account, ...]) -> list[Curve]:
     """Where the run's occupancy is counted. The accounts are told that they change."""
     for account in accounts:
         account.changed()
-    return [account.charged if run.allocated else account.spare for account in accounts]
+    return [account.held if run.allocated else account.spare for account in accounts]
