@@ -18,6 +18,8 @@ from tenure.runtime.supervisor import Supervisor, end_leftovers
 from tenure.sdk.errors import ServerError
 
 POLL_S = 0.02
+START_S = 20.0
+"""How long the start waits for a process that is not needed."""
 PATIENCE_S = 2.0
 """After so long it is said what the stop waits for."""
 NEEDED = ("nats", "gateway")
@@ -92,8 +94,9 @@ class _Running:
         self._stop.set()
 
     async def _wait_until_ready(self) -> str | None:
-        """Wait until every process works, or is known not to. The name of a needed one that failed."""
+        """Wait until every process works, or has had its time. The name of a needed one that failed."""
         waiting = [spec.name for spec in self._specs]
+        patient_until = time.monotonic() + START_S
         with _progress() as show:
             while waiting and not self._stop.is_set():
                 await asyncio.sleep(POLL_S)
@@ -104,6 +107,10 @@ class _Running:
                 came_up = [name for name in waiting if self._supervisor.is_ready(name)]
                 waiting = [name for name in waiting if name not in failing and name not in came_up]
                 show(waiting, came_up)
+                if time.monotonic() > patient_until and not any(name in NEEDED for name in waiting):
+                    break
+        for name in waiting if not self._stop.is_set() else ():
+            say(f"{name} does not work yet, the rest goes on without it (log: {self._machine.data.log_file(name)})")
         return None
 
     async def _announce(self, tree: BudgetTree | None, tree_name: str, *, took_s: float) -> None:

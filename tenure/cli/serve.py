@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="Such as gateway; an unknown one lists them.")],
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="Such as gateway; without one they are listed.")] = "",
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="See serve ROLE --help.")] = None,
 ) -> None:
     """Run one role in this process (for machines where systemd or Kubernetes looks after it)."""

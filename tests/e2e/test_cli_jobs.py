@@ -1,7 +1,8 @@
 """A researcher's day on the command line, against everything running for real."""
 
+import gzip
+import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,13 +109,30 @@ def test_a_host_is_drained_and_taken_back(system: CommandLine) -> None:
     until(lambda: state() == "healthy", "the host to be back")
 
 
-def test_a_submission_is_quick_from_a_shell(system: CommandLine) -> None:
-    took: list[float] = []
-    for _ in range(5):
-        began = time.monotonic()
-        system.submit("--", "true")
-        took.append(time.monotonic() - began)
-    assert min(took) < 0.6  # 0.3 s on a machine that does nothing else
+def test_the_log_is_exported_as_json_lines(system: CommandLine, tmp_path: Path) -> None:
+    job = system.submit("--", "true")
+    until(lambda: system.state(job) == "completed", "the job to complete")
+    lines = [json.loads(line) for line in system.ask("log", "export").splitlines()]
+    assert [line["type"] for line in lines if line.get("job") == job] == [
+        *("job_submitted", "run_assigned", "run_started", "run_ended", "job_finished"),
+    ]
+    assert lines == sorted(lines, key=lambda line: line["t"])
+    system.ask("log", "export", "--output", str(tmp_path / "events.jsonl.gz"))
+    with gzip.open(tmp_path / "events.jsonl.gz", "rt") as file:
+        assert [json.loads(line) for line in file][: len(lines)] == lines
+    assert [file.name for file in tmp_path.iterdir()] == ["events.jsonl.gz"]
+
+
+def test_the_doctor_finds_everything_well_and_then_not(system: CommandLine) -> None:
+    checks = {check["subject"]: check for check in system.json("doctor")["checks"]}
+    assert checks.keys() >= {"python", "nats-server", "disk", "gateway", "clock", "hosts", "placer", "log", "database"}
+    (system.data / "run" / "ranker.ready.json").rename(system.data / "run" / "aside")
+    try:
+        done = system.run("doctor")
+        problem = next(line for line in done.stdout.splitlines() if line.startswith("problem"))
+        assert done.returncode == 1 and "ranker" in problem and "log/ranker.log" in problem
+    finally:
+        (system.data / "run" / "aside").rename(system.data / "run" / "ranker.ready.json")
 
 
 def test_a_reader_that_leaves_makes_no_noise(system: CommandLine) -> None:
