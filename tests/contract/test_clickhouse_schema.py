@@ -126,7 +126,7 @@ def test_a_window_is_exact_to_the_millisecond(client: Client, seed: int) -> None
     write(client, told.recorded, size=50)
     chance = random.Random(seed)
     windows = [(T0, T0 + 10 * HOUR), (T0 + HOUR, T0 + 2 * HOUR), (T0 + 5, T0 + 6), (T0 + HOUR, T0 + HOUR + 1)]
-    for _ in range(12):
+    for _ in range(6):
         since = T0 + chance.randrange(10 * HOUR)
         windows.append((since, since + chance.randrange(1, 5 * HOUR)))
     for since, until in windows:
@@ -224,7 +224,7 @@ def test_owed_is_bounded_by_demand(client: Client) -> None:
     assert (row.owed_gpu_ms, row.entitlement_gpu_ms) == (2 * 90_000, 8 * 90_000)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_owed_agrees_with_its_definition(client: Client, seed: int) -> None:
     """Against the definition computed step by step in Python, over random histories and windows."""
     told, steps = random_history(seed)
