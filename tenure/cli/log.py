@@ -15,6 +15,7 @@ from tenure.cli.connection import find
 from tenure.cli.options import SYSTEM
 from tenure.cli.terminal import is_terminal
 from tenure.domain.refusal import Refusal
+from tenure.sdk.errors import ServerUnreachable
 
 if TYPE_CHECKING:
     from tenure.events.fact import Recorded
@@ -46,12 +47,18 @@ def export(
     from tenure.export.jsonl import lines
     from tenure.log.port import Unavailable
 
+    if output is not None and not os.access(output.absolute().parent, os.W_OK):
+        raise Refusal(
+            field="--output",
+            problem=f"{output.absolute().parent} cannot be written",
+            fix="name a file in a directory that you may write",
+        )
     url, name = _where(nats, cluster)
     with _progress() as show:
         try:
             facts = asyncio.run(_read(url, name, show))
         except Unavailable as away:
-            raise Refusal(field="--nats", problem=str(away), fix="start it, or name the log's server") from away
+            raise ServerUnreachable(str(away), code="UNAVAILABLE") from away
     written = _write(output, lines(facts))
     if output is not None:
         print(f"{written} lines of {len(facts)} facts in {output}", file=sys.stderr)

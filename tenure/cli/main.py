@@ -51,6 +51,8 @@ def _run(arguments: list[str]) -> int:
         return _show_usage_error(error)
     except (ServerError, Refusal) as refusal:
         return _say_refused(str(refusal))
+    except UnicodeEncodeError as error:  # bytes of an argument, a variable or a directory that no text stands for
+        return _say_refused(f"{error.object[:60]!a} is not UTF-8; what is submitted and shown has to be")
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         return _say_refused(f"{place}{error.strerror or error}")

@@ -1,6 +1,7 @@
 """`tenure submit`: what goes over the wire, what comes out, and what is a usage error."""
 
 import getpass
+import os
 from pathlib import Path
 
 import grpc
@@ -101,6 +102,13 @@ def test_a_usage_error_names_the_option(tenure: Run, gateway: Canned, arguments:
     result = tenure("submit", *arguments)
     assert result.status == 2
     assert named in result.err and len(result.err.splitlines()) == 1
+    assert not gateway.requests
+
+
+def test_bytes_that_are_no_text_are_refused(tenure: Run, gateway: Canned) -> None:
+    result = tenure(*BASE, "--gpus", "1", "--name", os.fsdecode(b"\xff[red]"), "--", "true")
+    assert (result.status, result.out) == (1, "")
+    assert result.err == "tenure: '\\udcff[red]' is not UTF-8; what is submitted and shown has to be\n"
     assert not gateway.requests
 
 
