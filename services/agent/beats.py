@@ -68,7 +68,7 @@ def _segments(replica: Replica, now: Millis, busy: Busy) -> Iterator[Segment]:
     if replica.started_at is None:
         return
     since = replica.started_at if replica.occupied_until is None else replica.occupied_until
-    end = now if replica.exit is None else replica.exit.at
+    end = replica.held_until(now)
     assigned = replica.assigned
     while since < end:
         until = min(end, (since // HOUR + 1) * HOUR)

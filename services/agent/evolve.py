@@ -1,6 +1,7 @@
 """How each fact changes what an agent is to hold: runs given to its hosts, stops, ends."""
 
 from services.agent.state import State, Wanted
+from tenure.domain.reasons import EndCause
 from tenure.events.fact import Recorded
 from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested
 
@@ -25,5 +26,7 @@ def evolve(state: State, recorded: Recorded) -> None:
             state.attention[fact.run] = None
     elif isinstance(fact, RunEnded):
         core.runs.pop(fact.run, None)
-        if state.of_run(fact.run):
+        for replica in state.of_run(fact.run):
             state.attention[fact.run] = None
+            if fact.cause_of_end is EndCause.HOST_LOST and replica.exit is None:
+                replica.given_up_at = fact.at

@@ -52,6 +52,13 @@ class Replica:
     said_exit: bool = False
     told_to_stop: bool = False
     occupied_until: Millis | None = None
+    given_up_at: Millis | None = None
+    """The log has ended the run as lost with this host: what it held after that is nobody's (P2)."""
+
+    def held_until(self, now: Millis) -> Millis:
+        """Until when it has occupied its GPUs, as far as that counts."""
+        end = now if self.exit is None else self.exit.at
+        return end if self.given_up_at is None else min(end, self.given_up_at)
 
     @property
     def host(self) -> HostId:
@@ -63,7 +70,7 @@ class Replica:
         """It is gone, and all of it is in the log: its exit and its occupancy."""
         if self.exit is None or not self.said_exit:
             return False
-        return self.started_at is None or (self.occupied_until or 0) >= self.exit.at
+        return self.started_at is None or (self.occupied_until or self.started_at) >= self.held_until(self.exit.at)
 
 
 @dataclass(slots=True, kw_only=True)

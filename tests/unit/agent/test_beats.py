@@ -47,6 +47,15 @@ def test_an_ended_replica_is_reported_to_its_end_and_held_no_more() -> None:
     assert beat.hosts[0].runs == () and beat.hosts[0].segments[0].until == 900
 
 
+def test_what_a_run_held_after_it_was_given_up_with_its_host_is_nobodys() -> None:
+    replica = a_replica(started_at=100, ended_at=9_000)
+    replica.given_up_at = 4_000
+    (beat,), until = beats_of(a_state(replica), 9_100)
+    assert beat.hosts[0].segments[0].until == 4_000 and until == {replica.key: 4_000}
+    replica.said_exit, replica.occupied_until = True, 4_000
+    assert replica.settled
+
+
 def test_a_replica_that_has_not_started_occupies_nothing_but_is_held() -> None:
     (beat,), until = beats_of(a_state(a_replica(started_at=None)), 5_100)
     assert beat.hosts[0].runs == ("j.1",) and not beat.hosts[0].segments and not until
