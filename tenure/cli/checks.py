@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tenure.cli.connection import VARIABLE, Found, find, running_in
 from tenure.domain.refusal import Refusal
-from tenure.runtime.data_dir import FREE_BYTES_MIN, DataDir, Endpoint, default_root, is_alive
+from tenure.runtime.data_dir import FREE_BYTES_MIN, DataDir, Endpoint, default_root
+from tenure.runtime.processes import is_alive
 from tenure.runtime.supervisor import ready_details
 from tenure.sdk.errors import ServerError, ServerUnreachable
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tenure.runtime.data_dir import DataDir, Endpoint, default_root, is_alive, last_root
+from tenure.runtime.data_dir import DataDir, Endpoint, default_root, last_root
+from tenure.runtime.processes import is_alive
 from tenure.sdk.errors import ServerUnreachable
 
 if TYPE_CHECKING:

@@ -69,8 +69,10 @@ class _Running:
     async def live(self, *, tree: BudgetTree | None, tree_name: str) -> int:
         """From the first process to the last; returns the exit status."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup wants it to outlive its terminal
+            loop.add_signal_handler(signal.SIGHUP, self._on_signal)
         began = time.monotonic()
         for spec in self._specs:
             self._supervisor.start(spec)

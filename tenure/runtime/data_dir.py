@@ -20,6 +20,7 @@ import msgspec
 import platformdirs
 
 from tenure.domain.refusal import Refusal
+from tenure.runtime.processes import ProcessIdentity
 
 T = TypeVar("T")
 
@@ -39,15 +40,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_at_ms: int = 0
 
 
-class ChildRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that an `up` started; pid and start time (epoch seconds) together never name another one.
-
-    `orphan_signal` is what it is to get when its `up` is gone.
-    """
+class ChildRecord(ProcessIdentity, frozen=True, kw_only=True):
+    """A process that an `up` started. `orphan_signal` is what it is to get when its `up` is gone."""
 
     name: str
-    pid: int
-    started: float
     orphan_signal: int
 
 
@@ -146,15 +142,6 @@ def last_root() -> Path | None:
     """The data directory of this user's last `up`."""
     found = _read(last_up_file(), dict[str, str])
     return Path(found["data"]) if found and "data" in found else None
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process of this pid runs (it may be another program by now). One that waits for burial does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def write_json(path: Path, document: object) -> None:

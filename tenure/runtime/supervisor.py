@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from tenure.runtime import orphan
 from tenure.runtime.child import ChildProcess
-from tenure.runtime.data_dir import ChildRecord, is_alive
+from tenure.runtime.data_dir import ChildRecord
+from tenure.runtime.processes import ProcessIdentity, identify, is_running
 from tenure.runtime.rotating_log import RotatingLog
 
 QUICK_S = 10.0
@@ -209,10 +208,14 @@ class Supervisor:
 
     def _spawn(self, child: _Child) -> ChildProcess:
         process = child.spawn()
-        with contextlib.suppress(psutil.NoSuchProcess):
-            started = psutil.Process(process.pid).create_time()
+        identity = identify(process.pid)
+        if identity is not None:  # else it has ended already
             self._records[child.spec.name] = ChildRecord(
-                name=child.spec.name, pid=process.pid, started=started, orphan_signal=int(child.spec.orphan_signal)
+                pid=identity.pid,
+                start_ticks=identity.start_ticks,
+                boot_id=identity.boot_id,
+                name=child.spec.name,
+                orphan_signal=int(child.spec.orphan_signal),
             )
         self._record(self._records)
         return process
@@ -250,26 +253,18 @@ def ready_details(path: Path, pid: int) -> dict[str, object] | None:
 
 
 def end_leftovers(records: Iterable[ChildRecord], *, patience_s: float = 3.0) -> list[str]:
-    """End what a killed supervisor left behind: its own signal, after `patience_s` SIGKILL. Names of those found.
-
-    A process is taken for a leftover only if both its pid and its start time are the recorded ones.
-    """
-    found = [record for record in records if _is_recorded(record)]
+    """End what a killed supervisor left behind: its own signal, after `patience_s` SIGKILL. Names of those found."""
+    found = [record for record in records if _still_runs(record)]
     for last in (False, True):
-        left = [record for record in found if _is_recorded(record)]
+        left = [record for record in found if _still_runs(record)]
         for record in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(record.pid, signal.SIGKILL if last else record.orphan_signal)
         give_up_at = time.monotonic() + patience_s
-        while any(_is_recorded(record) for record in left) and time.monotonic() < give_up_at:
+        while any(_still_runs(record) for record in left) and time.monotonic() < give_up_at:
             time.sleep(0.02)
     return sorted(record.name for record in found)
 
 
-def _is_recorded(record: ChildRecord) -> bool:
-    """Whether the recorded process runs still."""
-    try:
-        started = psutil.Process(record.pid).create_time()
-    except psutil.NoSuchProcess:
-        return False
-    return abs(started - record.started) < 0.5 and is_alive(record.pid)
+def _still_runs(record: ChildRecord) -> bool:
+    return is_running(ProcessIdentity(pid=record.pid, start_ticks=record.start_ticks, boot_id=record.boot_id))

@@ -10,10 +10,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
-import psutil
+import msgspec
 import pytest
 
-from tenure.runtime.data_dir import ChildRecord, is_alive
+from tenure.runtime.data_dir import ChildRecord
+from tenure.runtime.processes import identify, is_alive, is_running
 from tenure.runtime.supervisor import QUICK_FAILURES_MAX, ChildSpec, Supervisor, backoff_s, end_leftovers, ending
 
 FOREVER = "import time; time.sleep(1000)"
@@ -204,16 +205,31 @@ def test_a_child_whose_supervisor_is_gone_already_ends_at_once() -> None:
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
 
 
-def test_leftovers_are_known_by_pid_and_start_time() -> None:
+def test_leftovers_are_known_by_more_than_their_pid() -> None:
     with subprocess.Popen(["sleep", "1000"]) as left, subprocess.Popen(["sleep", "1000"]) as other:
-        records = [
-            ChildRecord(name=name, pid=process.pid, started=started, orphan_signal=int(signal.SIGTERM))
-            for name, process, started in (
-                ("left", left, psutil.Process(left.pid).create_time()),
-                ("other", other, psutil.Process(other.pid).create_time() - 60),
-            )
-        ]
-        records.append(ChildRecord(name="gone", pid=2**22 + 1, started=0.0, orphan_signal=int(signal.SIGTERM)))
+        records = [record("left", left.pid), record("other", other.pid, ticks_earlier=100), record("gone", left.pid)]
+        records[2] = ChildRecord(**{**msgspec.to_builtins(records[2]), "boot_id": "another boot"})
         assert end_leftovers(records) == ["left"]
         assert left.wait(5) == -signal.SIGTERM and other.poll() is None
         other.kill()
+
+
+def record(name: str, pid: int, *, ticks_earlier: int = 0) -> ChildRecord:
+    identity = identify(pid)
+    assert identity is not None
+    return ChildRecord(
+        name=name,
+        pid=pid,
+        start_ticks=identity.start_ticks - ticks_earlier,
+        boot_id=identity.boot_id,
+        orphan_signal=int(signal.SIGTERM),
+    )
+
+
+def test_one_that_waits_for_burial_runs_no_more() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        identity = identify(process.pid)
+        assert identity is not None and is_running(identity) and is_alive(process.pid)
+        process.kill()
+        wait_for(lambda: not is_alive(process.pid))
+        assert not is_running(identity) and identify(process.pid) is None
