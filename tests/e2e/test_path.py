@@ -129,8 +129,8 @@ def test_priority_counts_inside_one_budget_only(system: System) -> None:
 def test_cancel_while_queued_starting_and_running(system: System) -> None:
     empty(system)
     holder = system.submit("a", sh("sleep 60"), gpus=4, replicas=4, seconds=30)
-    queued = system.submit("a", sh("true"), gpus=1, seconds=1)
     system.wait(holder, "running")
+    queued = system.submit("a", sh("true"), gpus=1, seconds=1)
     system.client.cancel(queued, user="tester")
     assert system.wait(queued).state == "cancelled"
     system.client.cancel(holder, user="tester")
