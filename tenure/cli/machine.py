@@ -76,13 +76,11 @@ class Machine:
         folder = self.data.root / "nats"
         config = folder / "nats-server.conf"
         write_config(config, store=folder / "store", port=self.nats_port)
-        # Its end may be sudden, what it acknowledged is on the disk; in order, it would outlive those who write to it.
         return ChildSpec(
             name="nats",
             command=server_command(config),
             log_file=self.data.log_file("nats"),
             role=False,
-            orphan_signal=signal.SIGKILL,
         )
 
     def _clickhouse(self) -> ChildSpec:
@@ -102,7 +100,7 @@ class Machine:
         if self.cluster_file is not None:
             hosts = ["--cluster-file", str(self.cluster_file)]
         spec = self._role("agent", *hosts, "--provider", self.provider, "--on-exit", "stop")
-        return replace(spec, orphan_signal=LEAVE_JOBS, stop_s=AGENT_STOP_S)
+        return replace(spec, stop_s=AGENT_STOP_S)
 
     def _role(self, name: str, *own: str) -> ChildSpec:
         ready_file = self.data.ready_file(name)

@@ -41,10 +41,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChildRecord(ProcessIdentity, frozen=True, kw_only=True):
-    """A process that an `up` started. `orphan_signal` is what it is to get when its `up` is gone."""
+    """A process that an `up` started."""
 
     name: str
-    orphan_signal: int
 
 
 class DataDir:

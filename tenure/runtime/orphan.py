@@ -10,7 +10,9 @@ import signal
 import sys
 
 VARIABLE = "TENURE_SUPERVISOR"
-"""`PID:SIGNAL` in the environment of a role that has a supervisor."""
+"""The supervisor's pid, in the environment of a role that has one."""
+ORPHAN_SIGNAL = signal.SIGKILL
+"""All that a role has said is safe by then, and nothing that it could still do helps: it is not asked to end."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -28,10 +30,9 @@ def end_with_parent(parent: int, number: int) -> None:
 
 def obey_environment() -> None:
     """Do it if the environment names a supervisor; what this process starts in turn is not told."""
-    setting = os.environ.pop(VARIABLE, "")
-    if setting:
-        parent, _, number = setting.partition(":")
-        end_with_parent(int(parent), int(number))
+    parent = os.environ.pop(VARIABLE, "")
+    if parent:
+        end_with_parent(int(parent), ORPHAN_SIGNAL)
 
 
 if __name__ == "__main__":

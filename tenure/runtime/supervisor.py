@@ -36,8 +36,8 @@ _STAMP = re.compile(r"^(?:\[\d+\] )?[\d/-]+ [\d:.,]+ ")
 class ChildSpec:
     """A process to look after.
 
-    `ready_file`: written by it, with its pid, when it does its work. `role`: it ends by itself with its supervisor;
-    a foreign program is made to. `orphan_signal` is what it gets when the supervisor is killed.
+    `ready_file`: written by it, with its pid, when it does its work. `role`: it sees to it itself that it ends with its
+    supervisor; a foreign program is made to.
     """
 
     name: str
@@ -45,7 +45,6 @@ class ChildSpec:
     log_file: Path
     ready_file: Path | None = None
     role: bool = True
-    orphan_signal: signal.Signals = signal.SIGTERM
     stop_s: float = 10.0
 
 
@@ -88,10 +87,10 @@ class _Child:
             spec.ready_file.unlink(missing_ok=True)
         environment = dict(os.environ)
         command = list(spec.command)
-        number = str(int(spec.orphan_signal))
         if spec.role:
-            environment[orphan.VARIABLE] = f"{own}:{number}"
+            environment[orphan.VARIABLE] = own
         else:
+            number = str(int(orphan.ORPHAN_SIGNAL))
             command = [sys.executable, "-P", "-m", "tenure.runtime.orphan", own, number, *command]
         self._rest = b""
         self.process = ChildProcess(command, environment=environment, on_output=self._hear)
@@ -215,7 +214,6 @@ class Supervisor:
                 start_ticks=identity.start_ticks,
                 boot_id=identity.boot_id,
                 name=child.spec.name,
-                orphan_signal=int(child.spec.orphan_signal),
             )
         self._record(self._records)
         return process
@@ -253,16 +251,14 @@ def ready_details(path: Path, pid: int) -> dict[str, object] | None:
 
 
 def end_leftovers(records: Iterable[ChildRecord], *, patience_s: float = 3.0) -> list[str]:
-    """End what a killed supervisor left behind: its own signal, after `patience_s` SIGKILL. Names of those found."""
+    """Kill what a killed supervisor left behind, and wait until it is gone. Names of those found."""
     found = [record for record in records if _still_runs(record)]
-    for last in (False, True):
-        left = [record for record in found if _still_runs(record)]
-        for record in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(record.pid, signal.SIGKILL if last else record.orphan_signal)
-        give_up_at = time.monotonic() + patience_s
-        while any(_still_runs(record) for record in left) and time.monotonic() < give_up_at:
-            time.sleep(0.02)
+    for record in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(record.pid, orphan.ORPHAN_SIGNAL)
+    give_up_at = time.monotonic() + patience_s
+    while any(_still_runs(record) for record in found) and time.monotonic() < give_up_at:
+        time.sleep(0.02)
     return sorted(record.name for record in found)
 
 

@@ -1,5 +1,6 @@
 """`tenure up` itself: one Ctrl-C stops all, a crash leaves the jobs, what cannot start says so in one line."""
 
+import json
 import os
 import signal
 import socket
@@ -7,8 +8,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from tenure.runtime.processes import identify
 from tests.e2e.command_line import TENURE, CommandLine, is_running, until
 
 ROLES = {"nats", "clickhouse", "gateway", "budget", "ranker", "placer", "health", "agent", "journal"}
@@ -60,15 +63,15 @@ def test_a_crash_leaves_the_jobs_to_the_next_up(system: CommandLine) -> None:
 
 
 def test_leftovers_of_a_killed_up_are_replaced(system: CommandLine) -> None:
-    system.start()
-    stuck = system.children()["placer"]
-    os.kill(stuck, signal.SIGSTOP)  # it cannot obey the signal that its parent's death sends
-    assert system.process is not None
-    system.process.kill()
-    system.process.wait()
-    system.start()
-    assert "had left behind: " in system.said and "placer" in system.said
-    assert not is_running(stuck)
+    system.data.mkdir()
+    with subprocess.Popen(["sleep", "1000"]) as left:
+        identity = identify(left.pid)
+        assert identity is not None
+        record = {"name": "placer", **msgspec.to_builtins(identity)}
+        (system.data / "children.json").write_text(json.dumps([record]))
+        system.start()
+        assert "ended what a killed tenure up had left behind: placer" in system.said
+        assert left.wait(5) == -signal.SIGKILL
 
 
 def test_a_second_up_is_told_where_the_first_is(system: CommandLine) -> None:

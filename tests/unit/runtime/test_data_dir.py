@@ -37,7 +37,7 @@ def test_only_one_owns_it_and_the_other_learns_where_it_is(directory: DataDir) -
 def test_an_orderly_end_leaves_no_trace_for_the_next_one(directory: DataDir) -> None:
     directory.own()
     directory.write_endpoint(endpoint(directory.root))
-    directory.write_children({"a": ChildRecord(name="a", pid=1, start_ticks=25, boot_id="b", orphan_signal=15)})
+    directory.write_children({"a": ChildRecord(name="a", pid=1, start_ticks=25, boot_id="b")})
     assert directory.endpoint() == endpoint(directory.root)
     assert [(child.name, child.start_ticks) for child in directory.children()] == [("a", 25)]
     directory.release()

@@ -210,7 +210,7 @@ def test_leftovers_are_known_by_more_than_their_pid() -> None:
         records = [record("left", left.pid), record("other", other.pid, ticks_earlier=100), record("gone", left.pid)]
         records[2] = ChildRecord(**{**msgspec.to_builtins(records[2]), "boot_id": "another boot"})
         assert end_leftovers(records) == ["left"]
-        assert left.wait(5) == -signal.SIGTERM and other.poll() is None
+        assert left.wait(5) == -signal.SIGKILL and other.poll() is None
         other.kill()
 
 
@@ -222,7 +222,6 @@ def record(name: str, pid: int, *, ticks_earlier: int = 0) -> ChildRecord:
         pid=pid,
         start_ticks=identity.start_ticks - ticks_earlier,
         boot_id=identity.boot_id,
-        orphan_signal=int(signal.SIGTERM),
     )
 
 
