@@ -11,7 +11,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from services.ranker.policy.drift import comparable_until, compare, goes_back_to
+from services.ranker.policy.drift import comparable_until, compare, is_forgotten
 from services.ranker.state import State
 from services.ranker.window import Away, Database
 from tenure.domain.policy import Policy
@@ -71,7 +71,7 @@ class DriftCheck:
             state, reported=known.reported, known_at=known.at, settle_ms=self._policy.suspect_after_ms
         )
         since = until - self._policy.lookback_ms
-        if until < self._clock.now() - BEHIND or since < goes_back_to(state):
+        if until < self._clock.now() - BEHIND or is_forgotten(state, since):
             reason = f"ClickHouse knows every host only up to {until}"
             return {"status": "behind", "reason": reason, "position": known.position, "until_ms": until}
         found = await asyncio.to_thread(self._database.window, since_ms=since, until_ms=until, position=known.position)

@@ -177,15 +177,11 @@ def _run_ended(state: State, fact: RunEnded) -> None:
 
 def _charged(state: State, fact: RunCharged) -> None:
     run = state.runs.pop(fact.run, None)
-    if run is None or fact.refund_since is None or fact.refund_until is None:
+    if run is None or fact.refunded_gpu_ms == 0:
         return
-    charge.refund(
-        run,
-        state.accounts(run),
-        since=fact.refund_since,
-        until=fact.refund_until,
-        gpu_ms=fact.refunded_gpu_ms,
-    )
+    until = fact.at if fact.refund_until is None else fact.refund_until
+    since = until - 1 if fact.refund_since is None else fact.refund_since
+    charge.refund(run, state.accounts(run), since=since, until=until, gpu_ms=fact.refunded_gpu_ms)
     news.jump(state, run.budget, -fact.refunded_gpu_ms)
 
 

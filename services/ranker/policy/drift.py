@@ -1,9 +1,9 @@
 """Where the ranker's books and ClickHouse's occupancy must agree to the millisecond, and by how much they do not.
 
-The books follow `ReplicasStarted` and `ReplicasExited`, the database follows the heartbeats, which come later. Both know
-everything up to the instant that every host with a charged run has reported, less some seconds in which the last
-heartbeat of a run that has ended is still on its way. What is compared is occupancy before refunds: those are added up
-from the same fact on both sides, but spread differently over their time.
+The books follow `ReplicasStarted` and `ReplicasExited`, the database the heartbeats, which come later. Both know all up
+to the instant that every host with a charged run has reported, less some seconds in which the last heartbeat of a run
+that has ended is still on its way. What is compared is occupancy before refunds: those come from the same fact on both
+sides, but are spread differently over their time.
 """
 
 from collections.abc import Mapping
@@ -60,6 +60,6 @@ def compare(
     }
 
 
-def goes_back_to(state: State) -> Millis:
-    """The earliest instant that the books can be asked about."""
-    return 0 if state.forgotten_to is None else state.forgotten_to
+def is_forgotten(state: State, since: Millis) -> bool:
+    """Whether the books cannot be asked about what was so long ago."""
+    return state.forgotten_to is not None and since < state.forgotten_to

@@ -25,7 +25,7 @@ LOOKS_IN_WINDOW = 2_000
 
 def jump(state: State, budget: BudgetPath, gpu_ms: GpuMillis) -> None:
     """A fact has changed the use of a budget at once. It is news when the jumps since the last ranking add up."""
-    if gpu_ms and state.said is not None:
+    if gpu_ms:
         state.note_jump((state.position, budget, gpu_ms))
         _weigh_jumps(state, budget)
 
