@@ -12,10 +12,10 @@ from tenure.events.catalogue import KINDS, Kind
 from tenure.events.fact import Fact, Recorded
 from tenure.log.feed import JetStreamFeed
 from tenure.log.group_commit import GroupCommit
-from tenure.log.link import Access, Link, Lost, Refused
+from tenure.log.link import Access, Link, Lost
 from tenure.log.port import ATOMIC_MAX, Appended, Expect, check_ids
-from tenure.log.publish import NO_MESSAGE, Letter, Place, Publisher
-from tenure.log.stream import ANSWER_S, Sizing, StreamState, ensure_stream
+from tenure.log.publish import Letter, Place, Publisher
+from tenure.log.stream import ANSWER_S, Sizing, StreamState, ensure_stream, last_of
 from tenure.log.subjects import Subjects
 
 PATIENCE_S = 10.0
@@ -34,7 +34,12 @@ class JetStreamLog:
         self._identity = state.identity
         self._patience_s = patience_s
         self._publisher = Publisher(
-            link, subjects, read=self._read, patience_s=patience_s, heartbeats_kept_s=heartbeats_kept_s
+            link,
+            subjects,
+            read=self._read,
+            replicated=state.replicas > 1,
+            patience_s=patience_s,
+            heartbeats_kept_s=heartbeats_kept_s,
         )
         self._group = GroupCommit(self._publisher.write)
         self._feeds: weakref.WeakSet[JetStreamFeed] = weakref.WeakSet()
@@ -127,20 +132,14 @@ class JetStreamLog:
         """See `Log.head`. Asked of the stream's leader, so it is never behind what was acknowledged to anybody."""
         patterns = [self._subjects.every] if kinds is None else self._subjects.of_all(kinds)
         asked = (
-            self._link.patiently(partial(self._last_of, pattern), what="the log's head", patience_s=self._patience_s)
+            self._link.patiently(
+                partial(last_of, self._link, self._subjects, pattern),
+                what="the log's head",
+                patience_s=self._patience_s,
+            )
             for pattern in patterns
         )
         return max(await asyncio.gather(*asked), default=LOG_START)
-
-    async def _last_of(self, pattern: str) -> Position:
-        verb = f"STREAM.MSG.GET.{self._subjects.stream}"
-        try:
-            answer = await self._link.api(verb, {"last_by_subj": pattern}, timeout_s=ANSWER_S)
-        except Refused as refused:
-            if refused.code == NO_MESSAGE:
-                return LOG_START
-            raise
-        return Position(answer["message"]["seq"])
 
     async def close(self) -> None:
         """See `Log.close`."""

@@ -33,7 +33,7 @@ PING_INTERVAL_S = 5
 CONNECT_TIMEOUT_S = 2
 RETRY_FIRST_S, RETRY_LONGEST_S = 0.01, 0.5
 NO_RESPONDERS = "503"
-FORBIDDEN, TOO_MANY_REQUESTS = 403, 429
+FORBIDDEN, IN_FLIGHT, TOO_MANY_REQUESTS = 403, 409, 429
 _DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
 T = TypeVar("T")
@@ -52,8 +52,8 @@ class Refused(Exception):
 
     @property
     def passing(self) -> bool:
-        """Whether it may be accepted later: the server is busy, starting or without a leader."""
-        return self.status >= 500 or self.status == TOO_MANY_REQUESTS
+        """Whether it may be accepted later: the server is busy, starting or without a leader, or its like in flight."""
+        return self.status >= 500 or self.status in (IN_FLIGHT, TOO_MANY_REQUESTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

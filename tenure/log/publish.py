@@ -4,8 +4,10 @@ The server tells of a duplicate id in three ways: a plain publish is acknowledge
 one meets its own condition first (conflict), and a batch is refused whole. `Publisher.write` makes one behaviour of it.
 """
 
+import asyncio
 import dataclasses
 import itertools
+import random
 import uuid
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,6 +21,7 @@ from tenure.events.reports import Heartbeat
 from tenure.log import codec
 from tenure.log.link import Link, Refused
 from tenure.log.port import ATOMIC_MAX, Conflict, Expect, FactTooLarge, LogFull
+from tenure.log.stream import NO_MESSAGE, last_of
 from tenure.log.subjects import Subjects
 
 HEADERS_MAX = 1_024
@@ -26,12 +29,13 @@ HEADERS_MAX = 1_024
 ACK_S = 5.0
 NEVER = str(2**53 - 1)
 """A sequence that no stream reaches: a batch expecting it is always refused."""
+AROUND_PAUSE_S = 0.005
+"""How long at most a writer in `place.hosts` steps back when it met one in `place.runs` on a replicated stream."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 WRONG_LAST = (10071, 10164)
 """The condition does not hold; of a replicated stream also: it is being changed right now."""
 DUPLICATE = 10201
-NO_MESSAGE = 10037
 STORE_FAILED, NO_STORAGE, NO_RESOURCES, ACCOUNT_FULL, LIMITS_EXCEEDED = 10077, 10047, 10023, 10002, 10028
 FULL = (NO_STORAGE, NO_RESOURCES, ACCOUNT_FULL, LIMITS_EXCEEDED)
 
@@ -62,9 +66,17 @@ class Publisher:
     """Writes letters, surviving outages up to `patience_s` long."""
 
     def __init__(
-        self, link: Link, subjects: Subjects, *, read: Read, patience_s: float, heartbeats_kept_s: int
+        self,
+        link: Link,
+        subjects: Subjects,
+        *,
+        read: Read,
+        replicated: bool,
+        patience_s: float,
+        heartbeats_kept_s: int,
     ) -> None:
         self._link, self._subjects, self._read = link, subjects, read
+        self._replicated = replicated
         self._patience_s = patience_s
         self._beat_headers = {"Nats-TTL": f"{heartbeats_kept_s}s"}
         self._session = uuid.uuid4().hex
@@ -98,12 +110,9 @@ class Publisher:
 
     async def _write_once(self, letters: Sequence[Letter], expect: Expect | None) -> list[Place]:
         places: dict[FactId, Place] = {}
-        guard: dict[str, str] = {}
-        if expect is not None:
-            guard["Nats-Expected-Last-Subject-Sequence"] = str(expect.last)
-            guard["Nats-Expected-Last-Subject-Sequence-Subject"] = self._subjects.in_lane(expect.lane)
         while fresh := [letter for letter in letters if letter.id not in places]:
             try:
+                guard = NOTHING if expect is None else await self._guard(expect)
                 if len(fresh) == 1:
                     places[fresh[0].id] = await self._send_one(fresh[0], guard)
                 else:
@@ -113,6 +122,22 @@ class Publisher:
             except Refused as refused:
                 places |= await self._known_because(refused, fresh, expect)
         return [places[letter.id] for letter in letters]
+
+    async def _guard(self, expect: Expect) -> Mapping[str, str]:
+        """The headers of a condition. Raises `Refused` if it does not hold now.
+
+        A replicated stream keeps conditions that are in flight by their pattern and does not see that two patterns
+        overlap: a guard on `place` would miss an append that is guarded by `place.hosts`. There the topmost pattern
+        guards in place of the lane's own, at the position at which the lane is seen to be as expected.
+        """
+        own, around = self._subjects.in_lane(expect.lane), self._subjects.around(expect.lane)
+        if not self._replicated or own == around:
+            return _condition(own, expect.last)
+        last_around = await last_of(self._link, self._subjects, around)  # first: nothing may come in between
+        last = await last_of(self._link, self._subjects, own)
+        if last != expect.last:
+            raise Refused(code=WRONG_LAST[0], status=400, description=f"wrong last sequence: {last}")
+        return _condition(around, last_around)
 
     async def _send_one(self, letter: Letter, guard: Mapping[str, str]) -> Place:
         ack = await self._link.ask(letter.subject, letter.payload, headers={**letter.headers, **guard}, timeout_s=ACK_S)
@@ -140,11 +165,17 @@ class Publisher:
     async def _known_because(
         self, refused: Refused, letters: Sequence[Letter], expect: Expect | None
     ) -> dict[FactId, Place]:
-        """The letters that are in the log, if `refused` is about those. Raises what it is about otherwise."""
+        """The letters that are in the log, if `refused` is about those; none if they may be sent again as they are.
+
+        Raises what the refusal is about otherwise.
+        """
         if refused.code in FULL or (refused.code == STORE_FAILED and "maximum" in refused.description):
             raise LogFull(f"the log {self._subjects.stream} is full: {refused}; give it more room") from refused
         if refused.code in WRONG_LAST and expect is not None:
             if not await self._met_itself(letters, expect):
+                if await self._still_holds(expect):
+                    await asyncio.sleep(random.uniform(0, AROUND_PAUSE_S))
+                    return {}
                 raise Conflict(f"{expect.lane} after {expect.last}: {refused}") from refused
         elif refused.code != DUPLICATE:
             raise refused
@@ -152,6 +183,13 @@ class Publisher:
         if not known:  # forgotten in this very moment: sent again it will be taken
             raise refused
         return known
+
+    async def _still_holds(self, expect: Expect) -> bool:
+        """Whether a refused condition holds all the same: only the lanes around have moved (see `_guard`)."""
+        own = self._subjects.in_lane(expect.lane)
+        if not self._replicated or own == self._subjects.around(expect.lane):
+            return False
+        return await last_of(self._link, self._subjects, own) == expect.last
 
     async def _met_itself(self, letters: Sequence[Letter], expect: Expect) -> bool:
         """Whether a conflict is with an earlier sending of the same letters.
@@ -214,3 +252,10 @@ class Publisher:
                 return False
             raise
         raise AssertionError("a batch on a condition that cannot hold was written")
+
+
+def _condition(pattern: str, last: Position) -> dict[str, str]:
+    return {
+        "Nats-Expected-Last-Subject-Sequence": str(last),
+        "Nats-Expected-Last-Subject-Sequence-Subject": pattern,
+    }

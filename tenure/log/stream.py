@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tenure.domain.ids import Position
+from tenure.domain.ids import LOG_START, Position
 from tenure.log.link import Link, Refused
 from tenure.log.port import IDS_REMEMBERED_S, Unavailable
 from tenure.log.subjects import Subjects
@@ -20,6 +20,7 @@ BYTES_MAX, BYTES_MIN = 64 * GIB, 1 << 26
 ANSWER_S = 5.0
 
 NOT_FOUND, NAME_TAKEN, NO_ROOM, NO_PEERS = 10059, 10058, 10047, 10005
+NO_MESSAGE = 10037
 ID_KEY = "tenure-log-id"
 
 REQUIRED: Mapping[str, Any] = {
@@ -42,15 +43,27 @@ class Sizing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamState:
-    """Which log this is and how far it reaches."""
+    """Which log this is, how far it reaches, and on how many servers it lies."""
 
     identity: str
     last: Position
+    replicas: int
 
 
 async def read_state(link: Link, subjects: Subjects) -> StreamState:
     """The stream as it is now. Raises `Lost` and `Refused` (with `NOT_FOUND`), `Unavailable` if it cannot be a log."""
     return _checked(await link.api(f"STREAM.INFO.{subjects.stream}", timeout_s=ANSWER_S), subjects)
+
+
+async def last_of(link: Link, subjects: Subjects, pattern: str) -> Position:
+    """The position of the last fact on a subject or pattern, as the leader knows it. Raises `Lost`, `Refused`."""
+    try:
+        answer = await link.api(f"STREAM.MSG.GET.{subjects.stream}", {"last_by_subj": pattern}, timeout_s=ANSWER_S)
+    except Refused as refused:
+        if refused.code == NO_MESSAGE:
+            return LOG_START
+        raise
+    return Position(answer["message"]["seq"])
 
 
 async def ensure_stream(link: Link, subjects: Subjects, sizing: Sizing, *, patience_s: float) -> StreamState:
@@ -120,4 +133,6 @@ def _checked(info: Mapping[str, Any], subjects: Subjects) -> StreamState:
             "remove it, or use nats-server 2.12 or newer if that is what is missing"
         )
     identity = (config.get("metadata") or {}).get(ID_KEY) or info["created"]
-    return StreamState(identity=identity, last=Position(info["state"]["last_seq"]))
+    return StreamState(
+        identity=identity, last=Position(info["state"]["last_seq"]), replicas=config.get("num_replicas", 1)
+    )

@@ -36,3 +36,7 @@ class Subjects:
     def in_lane(self, lane: Lane) -> str:
         """The pattern of all subjects in a lane and in the lanes below it."""
         return f"{self._root}.{lane}.>"
+
+    def around(self, lane: Lane) -> str:
+        """The pattern of the topmost lane that a lane is part of."""
+        return f"{self._root}.{lane.partition('.')[0]}.>"

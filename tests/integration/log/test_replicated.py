@@ -136,6 +136,49 @@ def test_duplicates_and_races_end_as_on_one_server(trio: Trio) -> None:
     asyncio.run(scenario())
 
 
+def test_a_guard_holds_against_appends_under_other_guards(trio: Trio) -> None:
+    """The placer guards `place`, health `place.hosts`: what both write is never decided on an old position."""
+
+    async def scenario() -> None:
+        reader = await open_as(trio, "operator")
+        begin = await reader.head()
+        assumed: dict[str, Expect] = {}
+
+        async def decide(lane: Lane, by: str) -> None:
+            log, kind, number = await open_as(trio, "operator"), runs if lane is Lane.PLACE else hosts, 0
+            feed = await log.follow(ALL_KINDS, after=LOG_START)
+            last = LOG_START
+            while len(assumed) < 400:
+                for recorded in await feed.next(0):
+                    last = recorded.position if lane.covers(recorded.fact.lane) else last
+                number += 1
+                facts = [kind(10 * number + part, by=by) for part in range(1 + number % 2)]
+                expect = Expect(lane=lane, last=last)
+                try:
+                    await log.append(facts, expect=expect)
+                    assumed[facts[0].id] = expect
+                except Conflict:
+                    continue
+            await log.close()
+
+        await asyncio.gather(
+            *(decide(lane, f"guard{lane}") for lane in (Lane.PLACE, Lane.HOSTS)), decide(Lane.HOSTS, "h2")
+        )
+        last_of = dict.fromkeys((Lane.PLACE, Lane.HOSTS), LOG_START)
+        decided = 0
+        for recorded in await read_all(reader):
+            expect = assumed.get(recorded.fact.id)
+            if expect is not None and recorded.position > begin:
+                decided += 1
+                assert last_of[expect.lane] == expect.last, f"{recorded} was written on an old position"
+            for lane in last_of:
+                last_of[lane] = recorded.position if lane.covers(recorded.fact.lane) else last_of[lane]
+        assert decided >= 400
+        await reader.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 90))
+
+
 def test_a_role_writes_only_its_own_lanes(trio: Trio) -> None:
     async def scenario() -> None:
         for role, own, others in (
