@@ -44,8 +44,10 @@ class CommandLine:
         """What the last `up` wrote to the terminal."""
         return self.output.read_text()
 
-    def start(self, *options: str, wait: bool = True) -> None:
-        """Run `tenure up`; return when it says that it answers."""
+    def start(self, *options: str, listen: str | None = "127.0.0.1:0") -> None:
+        """Run `tenure up`; return when it says that it answers. `listen` None: where it likes."""
+        if listen is not None:
+            options = ("--listen", listen, *options)
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 [TENURE, "up", "--data", str(self.data), "--hosts", self.hosts, *options],
@@ -54,10 +56,14 @@ class CommandLine:
                 stderr=output,
                 env=self.environment,
             )
-        if wait:
-            process = self.process
-            until(lambda: "tenure is up at" in self.said or process.poll() is not None, "tenure up")
-            assert process.poll() is None, self.said
+        process = self.process
+        until(lambda: "tenure is up at" in self.said or process.poll() is not None, "tenure up")
+        assert process.poll() is None, self.said
+
+    @property
+    def address(self) -> str:
+        """Where it said that it answers."""
+        return self.said.split("tenure is up at ")[1].split()[0]
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
         """End `up` as its user would; its exit status."""

@@ -44,7 +44,7 @@ def test_ctrl_c_leaves_nothing_and_what_was_running_goes_on_later(system: Comman
 
 def test_a_crash_leaves_the_jobs_to_the_next_up(system: CommandLine) -> None:
     system.start()
-    address = system.said.split("tenure is up at ")[1].split()[0]
+    address = system.address
     job = system.submit("--", "sh", "-c", "echo pid $$; exec sleep 1000")
     until(lambda: system.ask("logs", job), "the job's output")
     pid = int(system.ask("logs", job).split()[1])
@@ -54,7 +54,8 @@ def test_a_crash_leaves_the_jobs_to_the_next_up(system: CommandLine) -> None:
     system.process.wait()
     until(lambda: not any(map(is_running, pids.values())), "the roles to end with their up", patience_s=15)
     assert is_running(pid)
-    system.start("--listen", address)
+    system.start(listen=None)
+    assert system.address == address
     shown = system.json("job", job)
     assert (shown["state"], len(shown["runs"])) == ("running", 1) and is_running(pid)
     system.ask("cancel", job)
