@@ -120,12 +120,15 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         known = state.jobs.get(JobId(request.job_id))
         if known is None and not state.forgotten:
             raise no_such_job(request.job_id)
-        position = await visible_from(self._history, state.position if known is None else known.position)
+        last = state.position if known is None else known.position
+        position = await visible_from(self._history, last)
         facts = await self._history.story(JobId(request.job_id))
         if known is None and not facts:
             raise no_such_job(request.job_id)
         return jobs_pb2.ExplainJobResponse(
-            steps=[_step(recorded, to=JobId(request.job_id)) for recorded in facts], position=position
+            steps=[_step(recorded, to=JobId(request.job_id)) for recorded in facts],
+            position=position,
+            last_position=last,
         )
 
     @streaming

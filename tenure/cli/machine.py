@@ -26,6 +26,10 @@ LEAVE_JOBS = signal.SIGKILL
 CLUSTER = "tenure"
 
 
+NICE = {"clickhouse": 10, "journal": 10, "budget": 5, "ranker": 5, "health": 5}
+"""Who gives way when processors are short: what is read later before what decides, that before what answers people."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """Where everything listens and what it is told.
@@ -92,6 +96,7 @@ class Machine:
             log_file=self.data.log_file("clickhouse"),
             ready_file=self.data.ready_file("clickhouse"),
             stop_s=20.0,
+            nice=NICE["clickhouse"],
         )
 
     def _agent(self) -> ChildSpec:
@@ -117,4 +122,5 @@ class Machine:
             command=role_command(name, *arguments, *own),
             log_file=self.data.log_file(name),
             ready_file=ready_file,
+            nice=NICE.get(name, 0),
         )

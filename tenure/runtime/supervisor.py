@@ -37,7 +37,7 @@ class ChildSpec:
     """A process to look after.
 
     `ready_file`: written by it, with its pid, when it does its work. `role`: it sees to it itself that it ends with its
-    supervisor; a foreign program is made to.
+    supervisor; a foreign program is made to. `nice`: how much it gives way to the others when processors are short.
     """
 
     name: str
@@ -46,6 +46,7 @@ class ChildSpec:
     ready_file: Path | None = None
     role: bool = True
     stop_s: float = 10.0
+    nice: int = 0
 
 
 def backoff_s(quick_failures: int) -> float:
@@ -207,6 +208,8 @@ class Supervisor:
 
     def _spawn(self, child: _Child) -> ChildProcess:
         process = child.spawn()
+        with contextlib.suppress(ProcessLookupError):  # it has ended already
+            os.setpriority(os.PRIO_PROCESS, process.pid, child.spec.nice)
         identity = identify(process.pid)
         if identity is not None:  # else it has ended already
             self._records[child.spec.name] = ChildRecord(

@@ -631,8 +631,11 @@ class ExplainJobResponse(_message.Message):
 
     STEPS_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
+    LAST_POSITION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """The position the story was read up to."""
+    last_position: _builtins.int
+    """The position of the job's last fact. Greater than `position`: the database lags, and the end is missing."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Step]: ...
     def __init__(
@@ -640,10 +643,11 @@ class ExplainJobResponse(_message.Message):
         *,
         steps: _abc.Iterable[Global___Step] | None = ...,
         position: _builtins.int = ...,
+        last_position: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_position", b"last_position", "position", b"position", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

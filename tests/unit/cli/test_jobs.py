@@ -124,6 +124,19 @@ def test_watching_prints_each_state_once(tenure: Run, gateway: Canned) -> None:
     assert [line.split()[2] for line in result.out.splitlines()] == ["queued", "running", "failed"]
 
 
+def test_why_tells_of_many_victims_in_few_lines(tenure: Run, gateway: Canned) -> None:
+    victims = [
+        jobs_pb2.Step(at_ms=NOW, kind="RunPreemptionRequested", text=f"victim {n}", fact_json=f'{{"job": "v{n}"}}')
+        for n in range(9)
+    ]
+    gateway.steps = [*victims, jobs_pb2.Step(at_ms=NOW, kind="RunAssigned", text="started", fact_json='{"job": "j1"}')]
+    lines = tenure("why", "j1").out.splitlines()
+    assert [line.split("  ")[-1] for line in lines[:2]] == ["victim 0", "victim 1"]
+    assert "7 more like this" in lines[2] and lines[3].endswith("started") and len(lines) == 4
+    assert len(tenure("why", "j1", "--all").out.splitlines()) == 10
+    assert len(tenure("why", "j1", "--json").json()["steps"]) == 10
+
+
 def test_why_tells_each_step_with_rule_reason_and_numbers(tenure: Run, gateway: Canned) -> None:
     numbers = {"ratio": "0.42", "held_gpu_ms": "7200000", "waited_ms": "90000"}
     gateway.steps = [
