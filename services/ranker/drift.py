@@ -16,13 +16,15 @@ from services.ranker.state import State
 from services.ranker.window import Away, Database
 from tenure.domain.policy import Policy
 from tenure.domain.units import MINUTE, Millis
-from tenure.log.port import Log
+from tenure.log.port import Log, Unavailable
 from tenure.runtime.clock import Clock
 from tenure.runtime.loop import Loop
 
 logger = logging.getLogger(__name__)
 
 EVERY_S = 60.0
+AGAIN_S = 5.0
+"""The same while the database is away: at the start it may take longer than we do."""
 FOLLOW_S = 10.0
 """How long the ranker may be behind the log before a comparison is put off."""
 BEHIND: Millis = 10 * MINUTE
@@ -45,14 +47,14 @@ class DriftCheck:
         """Compare at once and then every minute, until cancelled."""
         await self._loop.caught_up.wait()
         while True:
-            await self.check()
-            await asyncio.sleep(EVERY_S)
+            report = await self.check()
+            await asyncio.sleep(AGAIN_S if report["status"] == "away" else EVERY_S)
 
     async def check(self) -> Report:
-        """Compare once; the report is logged and written to the file."""
+        """Compare once; the report is logged and written to the file. Raises nothing: what is wrong is in the report."""
         try:
             report = await self._compare()
-        except Away as away:
+        except (Away, Unavailable) as away:
             report = {"status": "away", "reason": str(away)}
         report = {"checked_at_ms": self._clock.now(), **report}
         self._log_line(report)
@@ -100,7 +102,7 @@ class DriftCheck:
         if status == "compared":
             drift, position = report["drift_gpu_ms"], report["position"]
             level = logging.WARNING if drift else logging.INFO
-            logger.log(level, "the books differ from ClickHouse by %s GPU-ms (at position %s)", drift, position)
+            logger.log(level, "%s GPU-ms between the books and ClickHouse (at position %s)", drift, position)
         elif status != self._said:
             logger.warning("no comparison with ClickHouse, going on with the log alone: %s", report["reason"])
         self._said = status

@@ -1,7 +1,7 @@
-"""What a decision of the ranker costs: `python -m tests.bench.ranker` prints JSON, times in milliseconds.
+"""What a decision of the ranker costs: `python -m tests.bench.ranker` prints JSON.
 
 A cluster of 1,024 GPUs with a full week of past runs behind it and 128 runs on it; the queue is made of classes of
-alike jobs. Measured: folding an arrival and deciding on it, deciding after a start, and a decision that says nothing.
+alike jobs. Measured: folding an arrival and deciding on it, folding the ranking too; and a decision that says nothing.
 """
 
 import json
@@ -22,6 +22,7 @@ from tenure.events.ranking import RankingPublished
 from tests.unit.ranker.scene import Scene
 
 PROGRAMS = 4
+RUNS = 128 * 84
 ROUNDS = 50
 
 
@@ -31,8 +32,8 @@ def busy_week(leaves: int) -> Scene:
     shares |= {f"p{leaf % PROGRAMS}/l{leaf}": 100 * PROGRAMS // leaves for leaf in range(leaves)}
     scene = Scene(shares, gpus=1024)
     running: list[str] = []
-    for number in range(128 * 84):
-        scene.now = number * 7 * DAY // (128 * 84)
+    for number in range(RUNS):
+        scene.now = number * 7 * DAY // RUNS
         if len(running) == 128:
             scene.complete(running.pop(0))
         leaf = number * number % leaves
@@ -108,19 +109,20 @@ class Bench:
         return {
             "queued": len(self.state.queue),
             "listed": 0 if said is None else len(said.order),
-            "arrival": self.timed(self.arrive, step_ms=1),
-            "nothing_new": self.timed(self.pass_time, step_ms=1),
-            "dump_bytes": len(self.role.dump(self.state)),
+            "arrival_and_decision": self.timed(self.arrive, step_ms=1),
+            "decision_without_news": self.timed(self.pass_time, step_ms=1),
+            "snapshot_bytes": len(self.role.dump(self.state)),
         }
 
 
 def main() -> int:
     """Print the figures."""
     figures = {
-        "20 leaves, 50 classes, one job each": Bench(leaves=20, classes=50, queued=50).report(),
-        "15 leaves, 200 classes, one job each": Bench(leaves=15, classes=200, queued=200).report(),
-        "16 leaves x 30 classes, 10,000 jobs": Bench(leaves=16, classes=480, queued=10_000).report(),
-        "one class, 10,000 jobs": Bench(leaves=16, classes=1, queued=10_000).report(),
+        "conditions": {"gpus": 1024, "history_days": 7, "runs_in_history": RUNS, "rounds": ROUNDS},
+        "leaves_20_classes_50": Bench(leaves=20, classes=50, queued=50).report(),
+        "leaves_15_classes_200": Bench(leaves=15, classes=200, queued=200).report(),
+        "leaves_16_classes_480_jobs_10000": Bench(leaves=16, classes=480, queued=10_000).report(),
+        "leaves_16_classes_1_jobs_10000": Bench(leaves=16, classes=1, queued=10_000).report(),
     }
     print(json.dumps(figures, indent=2))
     return 0
