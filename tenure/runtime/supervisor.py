@@ -208,8 +208,9 @@ class Supervisor:
 
     def _spawn(self, child: _Child) -> ChildProcess:
         process = child.spawn()
-        with contextlib.suppress(ProcessLookupError):  # it has ended already
-            os.setpriority(os.PRIO_PROCESS, process.pid, child.spec.nice)
+        if child.spec.nice:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, or is nicer already
+                os.setpriority(os.PRIO_PROCESS, process.pid, child.spec.nice)
         identity = identify(process.pid)
         if identity is not None:  # else it has ended already
             self._records[child.spec.name] = ChildRecord(
