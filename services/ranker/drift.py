@@ -51,7 +51,7 @@ class DriftCheck:
             await asyncio.sleep(AGAIN_S if report["status"] == "away" else EVERY_S)
 
     async def check(self) -> Report:
-        """Compare once; the report is logged and written to the file. Raises nothing: what is wrong is in the report."""
+        """Compare once; the report, which says what was in the way, is logged and written to the file."""
         try:
             report = await self._compare()
         except (Away, Unavailable) as away:

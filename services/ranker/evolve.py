@@ -59,8 +59,10 @@ def _capacity(state: State, fact: CapacityChanged) -> None:
     if state.capacity_since is None or fact.at < state.capacity_since:
         state.capacity_since = fact.at
     if fact.gpus > host.gpus_most or fact.gpu_type != host.gpu_type:
+        state.count_gpus(host, -1)
         host.gpus_most, host.gpu_type = max(fact.gpus, host.gpus_most), fact.gpu_type
-        state.queue.resize(state.gpus_by_type())
+        state.count_gpus(host, +1)
+        state.queue.resize(state.gpus_by_type)
         state.news_at = state.position
 
 

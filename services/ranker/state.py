@@ -94,6 +94,8 @@ class State:
         self.queue = Queue(policy)
         self.held_on: dict[HostId, dict[tuple[RunId, int], None]] = {}
         """The replicas on each host whose end is not known."""
+        self.gpus_by_type: dict[str, int] = {}
+        """GPUs of the empty cluster when every host works."""
         self.said_standings: dict[BudgetPath, Standing] = {}
         self.jumped: dict[BudgetPath, GpuMillis] = {}
         """The sum of the jumps, on each budget of their paths."""
@@ -124,12 +126,9 @@ class State:
         for path in self.ledger.lineage(budget):
             self.jumped[path] = self.jumped.get(path, 0) + gpu_ms
 
-    def gpus_by_type(self) -> dict[str, int]:
-        """GPUs of the empty cluster when every host works."""
-        gpus: dict[str, int] = {}
-        for host in self.hosts.values():
-            gpus[host.gpu_type] = gpus.get(host.gpu_type, 0) + host.gpus_most
-        return gpus
+    def count_gpus(self, host: Host, sign: int) -> None:
+        """Count a host in the empty cluster in which every host works (+1), or take it out (-1)."""
+        self.gpus_by_type[host.gpu_type] = self.gpus_by_type.get(host.gpu_type, 0) + sign * host.gpus_most
 
 
 def promise(state: State, run: Run, sign: int) -> None:
@@ -212,7 +211,9 @@ def load(payload: bytes, policy: Policy) -> State:
         state.index_run(run)
     for job in state.reserved:
         promise_reservation(state, state.jobs[job], +1)
-    state.queue.resize(state.gpus_by_type())
+    for host in state.hosts.values():
+        state.count_gpus(host, +1)
+    state.queue.resize(state.gpus_by_type)
     state.queue.regroup(state.tree, ((state.jobs[job], job in state.reserved) for job in core.queued))
     if core.said is not None:
         state.note_said(core.said)

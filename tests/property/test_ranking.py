@@ -211,7 +211,7 @@ def alike_cut(state: State, jobs: Sequence[JobId]) -> list[JobId]:
             job.priority,
             name in state.reserved,
         )
-        if len(kept.setdefault(alike, [])) < at_once(alike, gpus_by_type=state.gpus_by_type()):
+        if len(kept.setdefault(alike, [])) < at_once(alike, gpus_by_type=state.gpus_by_type):
             kept[alike].append(name)
     return [job for group in kept.values() for job in group]
 

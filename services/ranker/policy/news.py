@@ -19,8 +19,8 @@ RELATIVE = 0.01
 """A ratio has moved when it differs from the one that was said by this part of it, or by a quarter of P5's margin."""
 LOOK_SOONEST: Millis = SECOND
 LOOK_LATEST: Millis = 5 * MINUTE
-LOOKS_IN_WINDOW = 2_000
-"""In this part of the window a budget with ten times its share moves its ratio by a quarter of the default margin."""
+LOOKS_IN_WINDOW = 1_000
+"""In this part of the window a budget with five times its share moves its ratio by a quarter of the default margin."""
 
 
 def jump(state: State, budget: BudgetPath, gpu_ms: GpuMillis) -> None:
