@@ -3,9 +3,12 @@
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tenure.cli.serve import role_command
+from tenure.log.subjects import Subjects
+from tenure.runtime.batch_staging import clean_up, stage_in_memory, stage_when_up
 from tenure.runtime.data_dir import DataDir
 from tenure.runtime.nats_server import LOOPBACK, server_command, write_config
 from tenure.runtime.supervisor import ChildSpec
@@ -24,6 +27,7 @@ AGENT_STOP_S = 20 * 60.0
 LEAVE_JOBS = signal.SIGKILL
 """What ends the agent without ending its jobs."""
 CLUSTER = "tenure"
+STREAM = Subjects(CLUSTER).stream
 
 
 NICE = {"clickhouse": 10, "journal": 10, "budget": 5, "ranker": 5, "health": 5}
@@ -76,15 +80,22 @@ class Machine:
         yield self._agent()
         yield self._role("journal")
 
+    def clean_up(self) -> None:
+        """Remove what would be left in memory when all processes have ended."""
+        clean_up(self.data.root / "nats" / "store", stream=STREAM)
+
     def _nats(self) -> ChildSpec:
         folder = self.data.root / "nats"
         config = folder / "nats-server.conf"
-        write_config(config, store=folder / "store", port=self.nats_port)
+        store = folder / "store"
+        write_config(config, store=store, port=self.nats_port)
+        stage_in_memory(store, stream=STREAM)
         return ChildSpec(
             name="nats",
             command=server_command(config),
             log_file=self.data.log_file("nats"),
             role=False,
+            on_start=partial(stage_when_up, store, stream=STREAM, port=self.nats_port),
         )
 
     def _clickhouse(self) -> ChildSpec:

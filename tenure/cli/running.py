@@ -47,6 +47,7 @@ def run(machine: Machine, *, tree: BudgetTree | None, tree_name: str) -> int:
         )
     )
     status = asyncio.run(_Running(machine).live(tree=tree, tree_name=tree_name))
+    machine.clean_up()
     data.release()
     return status
 

@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,8 @@ class ChildSpec:
     """A process to look after.
 
     `ready_file`: written by it, with its pid, when it does its work. `role`: it sees to it itself that it ends with its
-    supervisor; a foreign program is made to. `nice`: how much it gives way to the others when processors are short.
+    supervisor; a foreign program is made to. `nice`: how much it gives way when processors are short. `on_start`: done
+    beside each of its processes when that begins.
     """
 
     name: str
@@ -47,6 +48,7 @@ class ChildSpec:
     role: bool = True
     stop_s: float = 10.0
     nice: int = 0
+    on_start: Callable[[], Coroutine[Any, Any, None]] | None = None
 
 
 def backoff_s(quick_failures: int) -> float:
@@ -80,6 +82,7 @@ class _Child:
         self._say = say
         self._log = RotatingLog(spec.log_file)
         self._rest = b""
+        self._beside: asyncio.Task[None] | None = None
 
     def spawn(self) -> ChildProcess:
         """Start the process. Raises OSError."""
@@ -95,6 +98,8 @@ class _Child:
             command = [sys.executable, "-P", "-m", "tenure.runtime.orphan", own, number, *command]
         self._rest = b""
         self.process = ChildProcess(command, environment=environment, on_output=self._hear)
+        if spec.on_start is not None:
+            self._beside = asyncio.create_task(spec.on_start())
         return self.process
 
     def is_ready(self) -> bool:
@@ -105,6 +110,8 @@ class _Child:
 
     def close(self) -> None:
         """Nothing more will be logged."""
+        if self._beside is not None:
+            self._beside.cancel()
         self._log.close()
 
     def _hear(self, data: bytes) -> None:
