@@ -29,4 +29,4 @@ def evolve(state: State, recorded: Recorded) -> None:
         for replica in state.of_run(fact.run):
             state.attention[fact.run] = None
             if fact.cause_of_end is EndCause.HOST_LOST and replica.exit is None:
-                replica.given_up_at = fact.at
+                replica.given_up_at = replica.occupied_until or replica.started_at
