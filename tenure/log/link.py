@@ -33,6 +33,8 @@ PING_INTERVAL_S = 5
 CONNECT_TIMEOUT_S = 2
 RETRY_FIRST_S, RETRY_LONGEST_S = 0.01, 0.5
 NO_RESPONDERS = "503"
+BATCH_CUT = 10176
+"""The first part of a batch was lost with a connection and the rest came over the next one: nothing was written."""
 FORBIDDEN, IN_FLIGHT, TOO_MANY_REQUESTS = 403, 409, 429
 _DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
@@ -53,7 +55,7 @@ class Refused(Exception):
     @property
     def passing(self) -> bool:
         """Whether it may be accepted later: the server is busy, starting or without a leader, or its like in flight."""
-        return self.status >= 500 or self.status in (IN_FLIGHT, TOO_MANY_REQUESTS)
+        return self.status >= 500 or self.status in (IN_FLIGHT, TOO_MANY_REQUESTS) or self.code == BATCH_CUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
