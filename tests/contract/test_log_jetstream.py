@@ -18,7 +18,7 @@ from tenure.domain.refusal import Refusal
 from tenure.events.catalogue import KINDS
 from tenure.events.fact import Fact, Lane, Recorded
 from tenure.events.intake import JobCancelRequested
-from tenure.events.reports import Heartbeat
+from tenure.events.reports import CheckpointReported, Heartbeat
 from tenure.log.feed import AHEAD_MAX
 from tenure.log.jetstream import JetStreamLog
 from tenure.log.port import Appended, Expect, FactTooLarge, LogFull, Unavailable
@@ -205,26 +205,27 @@ def test_broken_connections_lose_and_double_nothing(nats_server: NatsServer) -> 
         wrote = asyncio.Event()
 
         async def follow() -> None:
-            while len(seen) < 12_300:
+            while len(seen) < 12_150:
                 seen.extend(await feed.next(30.0))
 
         async def write() -> None:
-            for number in range(12_000, 12_300, 2):
-                await through.append([intake(number)])
-                await through.append([intake(number + 1), report(number)])
+            for number in range(150):
+                await through.append([intake(12_000 + number)])
+                await through.append([report(40 * number + part) for part in range(40)])
             wrote.set()
 
         async def disturb() -> None:
-            while not wrote.is_set() or len(seen) < 12_300:
-                await asyncio.sleep(0.15)
+            while not wrote.is_set() or len(seen) < 12_150:
+                await asyncio.sleep(0.1)
                 proxy.break_all()
 
         await asyncio.gather(follow(), write(), disturb())
         await through.close()
         await proxy.stop()
         assert proxy.broken > 4
-        assert [recorded.fact.at for recorded in seen] == list(range(12_300))
-        assert await log.head() == 12_450
+        assert [recorded.fact.at for recorded in seen] == list(range(12_150))
+        reports = await read_all(log, [CheckpointReported])
+        assert [recorded.fact.at for recorded in reports] == list(range(6_000))
 
     under_test.run(scenario)
 
