@@ -1,6 +1,7 @@
 """The log on NATS JetStream: one stream a cluster, whose sequence numbers are the positions."""
 
 import asyncio
+import contextlib
 import ssl
 import weakref
 from collections.abc import Sequence
@@ -13,24 +14,36 @@ from tenure.events.fact import Fact, Recorded
 from tenure.log.feed import JetStreamFeed
 from tenure.log.group_commit import GroupCommit
 from tenure.log.link import Access, Link, Lost
-from tenure.log.port import ATOMIC_MAX, Appended, Expect, check_ids
+from tenure.log.port import ATOMIC_MAX, Appended, Expect, Unavailable, check_ids
 from tenure.log.publish import Letter, Place, Publisher
 from tenure.log.stream import ANSWER_S, Sizing, StreamState, ensure_stream, last_of
 from tenure.log.subjects import Subjects
 
 PATIENCE_S = 10.0
 """How long an operation waits for a server that is away (a restart takes a second) before it is `Unavailable`."""
-HEARTBEATS_KEPT_S = 30 * 86_400
+HEARTBEATS_KEPT_S = 2 * 86_400
+"""In the log; ClickHouse keeps what they said of occupancy. A role without a usable snapshot reads all of them."""
 
 
 class JetStreamLog:
-    """See `Log`. Safe for any number of coroutines of one event loop; use one for a process."""
+    """See `Log`. Safe for any number of coroutines of one event loop; use one for a process.
+
+    Feeds have a connection of their own, so that an acknowledgement never waits behind facts that come in a flood.
+    """
 
     def __init__(
-        self, link: Link, subjects: Subjects, state: StreamState, *, patience_s: float, heartbeats_kept_s: int
+        self,
+        link: Link,
+        subjects: Subjects,
+        state: StreamState,
+        *,
+        access: Access,
+        patience_s: float,
+        heartbeats_kept_s: int,
     ) -> None:
         """Use `connect`."""
-        self._link, self._subjects = link, subjects
+        self._link, self._subjects, self._access = link, subjects, access
+        self._reading: asyncio.Task[Link] | None = None
         self._identity = state.identity
         self._patience_s = patience_s
         self._publisher = Publisher(
@@ -72,7 +85,7 @@ class JetStreamLog:
         except BaseException:
             await link.close()
             raise
-        return cls(link, subjects, state, patience_s=patience_s, heartbeats_kept_s=heartbeats_kept_s)
+        return cls(link, subjects, state, access=access, patience_s=patience_s, heartbeats_kept_s=heartbeats_kept_s)
 
     async def identity(self) -> str:
         """See `Log.identity`: a random id that the stream was made with."""
@@ -123,8 +136,11 @@ class JetStreamLog:
 
     async def follow(self, kinds: Sequence[Kind], *, after: Position) -> JetStreamFeed:
         """See `Log.follow`."""
-        feed = JetStreamFeed(self._link, self._subjects, kinds, identity=self._identity, after=after)
-        await self._link.patiently(feed.open, what="following the log", patience_s=self._patience_s)
+        if self._reading is None or (self._reading.done() and self._reading.exception() is not None):
+            self._reading = asyncio.create_task(Link.open(self._access, patience_s=self._patience_s))
+        link = await asyncio.shield(self._reading)
+        feed = JetStreamFeed(link, self._subjects, kinds, identity=self._identity, after=after)
+        await link.patiently(feed.open, what="following the log", patience_s=self._patience_s)
         self._feeds.add(feed)
         return feed
 
@@ -146,6 +162,9 @@ class JetStreamLog:
         await self._group.close()
         for feed in list(self._feeds):
             await feed.close()
+        if self._reading is not None:
+            with contextlib.suppress(Unavailable):
+                await (await self._reading).close()
         await self._link.close()
 
 
