@@ -30,7 +30,7 @@ CLUSTER = "tenure"
 STREAM = Subjects(CLUSTER).stream
 
 
-NICE = {"clickhouse": 10, "journal": 10, "budget": 5, "ranker": 5, "health": 5}
+NICE = {"clickhouse": 15, "journal": 15, "budget": 8, "ranker": 8, "health": 8}
 """Who gives way when processors are short: what is read later before what decides, that before what answers people."""
 
 

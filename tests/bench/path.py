@@ -69,6 +69,12 @@ def latency_idle() -> dict[str, object]:
     return {"submit_to_first_instruction_ms": percentiles(samples)}
 
 
+def occupy(system: System) -> None:
+    """Hold every GPU with protected work, so that nothing that is submitted starts."""
+    system.client.submit_batch([spec("b", ["sleep", "3000"], gpus=8, seconds=3600)] * FULL)
+    wait_for(system, "running", FULL)
+
+
 def fill(system: System, count: int) -> None:
     """Fill every GPU, four hosts with unallocated work, the rest protected; queue `count` gangs too large for now."""
     system.client.submit_batch([spec("b", ["sleep", "3000"], gpus=8, seconds=3600) for _ in range(FULL - 4)])
@@ -159,6 +165,7 @@ def submit_rate(system: System, *, callers: int = 16, seconds: float = 8) -> flo
 def submissions() -> dict[str, object]:
     """Accepted (durable) submissions/s of 16 callers with none and 50,000 queued; batches of 10,000."""
     with fresh_system() as system:
+        occupy(system)
         empty = submit_rate(system)
         batches = []
         for _ in range(5):
