@@ -22,8 +22,10 @@ from tenure.runtime.telemetry import LoopMetrics
 
 logger = logging.getLogger(__name__)
 
-SNAPSHOT_EVERY = 20_000
-"""Facts folded between two snapshots."""
+SNAPSHOT_EVERY, SNAPSHOT_AT_LAST = 5_000, 100_000
+"""Facts folded since the last snapshot from which on a quiet moment is used for the next, and is not waited for."""
+QUIET_S = 0.5
+"""So long without a fact is a quiet moment: writing a snapshot of a large state holds the role up."""
 RETRY_FIRST_S, RETRY_LONGEST_S = 0.1, 2.0
 
 
@@ -140,6 +142,11 @@ class Loop(Generic[S]):
         timeout = None if wake_at is None else max(0.0, (wake_at - self._clock.now()) / 1000)
         reading = self._reading(feed)
         poked = asyncio.create_task(self._poked.wait())
+        if self._since_snapshot >= SNAPSHOT_EVERY and (timeout is None or timeout >= QUIET_S):
+            done, _ = await asyncio.wait({reading, poked}, timeout=QUIET_S, return_when=asyncio.FIRST_COMPLETED)
+            timeout = None if timeout is None else timeout - QUIET_S
+            if not done:
+                self._save_snapshot()
         await asyncio.wait({reading, poked}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         poked.cancel()
         self._poked.clear()
@@ -179,7 +186,7 @@ class Loop(Generic[S]):
                 self._guarded = recorded.position
         self._metrics.folded(len(facts))
         self._since_snapshot += len(facts)
-        if self._since_snapshot >= SNAPSHOT_EVERY:
+        if self._since_snapshot >= SNAPSHOT_AT_LAST:
             self._save_snapshot()
 
     async def _restore(self) -> None:
