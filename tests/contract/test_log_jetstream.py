@@ -1,6 +1,7 @@
 """What only a log on a real nats-server can meet: crashes, broken connections, full disks, foreign bytes."""
 
 import asyncio
+import itertools
 import json
 import logging
 import os
@@ -202,21 +203,28 @@ def test_broken_connections_lose_and_double_nothing(nats_server: NatsServer) -> 
         through = await JetStreamLog.connect(await proxy.start(), cluster=under_test.cluster)
         feed = await through.follow([JobCancelRequested], after=LOG_START)
         seen: list[Recorded] = []
-        wrote = asyncio.Event()
+        written = 0
 
         async def follow() -> None:
             while len(seen) < 12_150:
                 seen.extend(await feed.next(30.0))
 
         async def write() -> None:
+            nonlocal written
             for number in range(150):
                 await through.append([intake(12_000 + number)])
                 await through.append([report(40 * number + part) for part in range(40)])
-            wrote.set()
+                written += 1
 
         async def disturb() -> None:
-            while not wrote.is_set() or len(seen) < 12_150:
-                await asyncio.sleep(0.1)
+            """Break whenever some work was done, at changing moments of what follows."""
+            for number in itertools.count():
+                enough = (len(seen) + 1_500, written + 8)
+                while len(seen) < enough[0] and written < enough[1]:
+                    await asyncio.sleep(0.002)
+                    if len(seen) >= 12_150 and written >= 150:
+                        return
+                await asyncio.sleep(0.0015 * (number % 5))
                 proxy.break_all()
 
         await asyncio.gather(follow(), write(), disturb())
@@ -241,14 +249,14 @@ def test_a_connection_that_the_server_ends_for_good_is_unavailable(own_nats_serv
         assert own_nats_server.pid is not None
         os.kill(own_nats_server.pid, signal.SIGHUP)
         reading = [asyncio.create_task(feed.next(None)) for feed in feeds]
-        while sum(task.done() for task in reading) < 3:
+        while sum(task.done() for task in reading) < 3:  # the server keeps one connection at most, whichever
             await asyncio.sleep(0.01)
         appended = await asyncio.gather(*(opened.append([intake(1)]) for opened in logs), return_exceptions=True)
-        ended = [task for task in reading if task.done()]
-        alive = sum(isinstance(answer, Appended) for answer in appended) + len(reading) - len(ended)
-        assert alive <= 1, "the server keeps one connection, whichever"
-        assert all(isinstance(answer, Appended | Unavailable) for answer in appended)
-        assert all(isinstance(task.exception(), Unavailable) for task in ended)
+        refused = [answer for answer in appended if not isinstance(answer, Appended)]
+        assert len(refused) >= 3
+        for trouble in refused + [task.exception() for task in reading if task.done()]:
+            assert isinstance(trouble, Unavailable)
+            assert "closed" in str(trouble)
         for task in reading:
             task.cancel()
 
