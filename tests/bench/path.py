@@ -110,14 +110,15 @@ def latency_queued() -> dict[str, object]:
         samples = []
         for number in range(60):
             samples.append(first_instruction_ms(system, "a", system.data, number))
-        began = time.monotonic()
-        system.until(lambda: True if idle_gpus(system.client) == 0 else None, what="full again")
-        idle_s = time.monotonic() - began
-    return {"submit_to_first_instruction_ms": percentiles(samples), "all_gpus_in_use_again_after_s": round(idle_s, 2)}
+        idle = idle_gpus(system.client)
+        patience = time.monotonic() + 2
+        while idle and time.monotonic() < patience:
+            idle = idle_gpus(system.client)
+    return {"submit_to_first_instruction_ms": percentiles(samples), "idle_gpus_that_a_queued_job_fits": idle}
 
 
 def idle_gpus(client: Client) -> int:
-    """GPUs that nothing holds, while unallocated jobs that fit them are queued."""
+    """GPUs that nothing holds although unallocated jobs that fit them are queued; 2 s after the last change."""
     return sum(host.gpus - host.gpus_held for host in client.hosts().hosts)
 
 
