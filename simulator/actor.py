@@ -1,13 +1,13 @@
 """One role on the memory log: folds, decides, appends, exactly as the live loop does, without waiting for anything."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic
 
 from tenure.domain.ids import LOG_START, Position
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact
 from tenure.log.memory import MemoryLog
-from tenure.log.port import Expect
+from tenure.log.port import Conflict, Expect
 from tenure.runtime.loop import stamped
 from tenure.runtime.role import Role, S
 
@@ -49,11 +49,17 @@ class Actor(Generic[S]):
             said += len(facts)
         raise RuntimeError(f"{self.role.name} does not come to rest: {[type(fact).__name__ for fact in facts]}")
 
-    def step(self, now: Millis) -> Sequence[Fact]:
-        """Fold what is new, decide once, append. Returns what was appended."""
+    def step(self, now: Millis, *, between: Callable[[], None] | None = None) -> Sequence[Fact]:
+        """Fold what is new, decide once, append. Returns what was appended.
+
+        `between` happens after the decision and before the append, as other processes may do; nothing is appended when
+        it wrote in the guarded lane.
+        """
         self.fold()
         decision = self.role.decide(self.state, now)
         self.wake_at = decision.wake_at
+        if between is not None and decision.facts:
+            between()
         facts = [
             stamped(fact, role=self.role.name, assumes=decision.assumes, number=number, cluster=self._cluster)
             for number, fact in enumerate(decision.facts)
@@ -61,7 +67,10 @@ class Actor(Generic[S]):
         if facts:
             guard = self.role.guard
             expect = None if guard is None else Expect(lane=guard, last=self._guarded)
-            self._log.append_now(facts, expect=expect)
+            try:
+                self._log.append_now(facts, expect=expect)
+            except Conflict:
+                return ()
         return facts
 
     def restart(self, *, with_snapshot: bool) -> None:

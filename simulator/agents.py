@@ -68,7 +68,7 @@ class VirtualAgents:
         self._read: Position = LOG_START
         self._processes: dict[RunId, _Process] = {}
         self._done_ms: dict[JobId, Millis] = {}
-        self._withheld: list[Fact] = []
+        self._withheld: list[tuple[Fact, tuple[HostId, ...]]] = []
         self._due: list[tuple[Millis, int, Callable[[Millis], None]]] = []
         self._count = 0
         self._at(0, self._register)
@@ -94,8 +94,8 @@ class VirtualAgents:
         """A silent host is heard again: what happened meanwhile is reported now, with its true times."""
         del self.silent[host]
         withheld, self._withheld = self._withheld, []
-        for fact in withheld:
-            self._say(fact)
+        for fact, hosts in withheld:
+            self._say(fact, hosts=hosts)
 
     def _at(self, when: Millis, happen: Callable[[Millis], None]) -> None:
         self._count += 1
@@ -103,7 +103,7 @@ class VirtualAgents:
 
     def _say(self, fact: Fact, *, hosts: Iterable[HostId] = ()) -> None:
         if any(host in self.silent for host in hosts):
-            self._withheld.append(fact)
+            self._withheld.append((fact, tuple(hosts)))
             return
         self._count += 1
         stamped = msgspec.structs.replace(fact, id=FactId(f"agent-{self._count}"), cluster=self._cluster)

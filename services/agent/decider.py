@@ -25,11 +25,12 @@ def decide(state: State, now: Millis, *, agent: str, policy: Policy) -> Decision
         facts.insert(0, HostRegistered(at=now, id=FactId(f"{agent}-registered-{now}"), agent=agent, hosts=state.hosts))
     if facts:
         instructions.append(said)
-    if not state.pending_beats and now >= state.next_beat_at:
+    if not state.pending_beats and not state.preparing_beat and now >= state.next_beat_at:
         instructions.append(PrepareBeat())
     if not instructions:
         state.attention.clear()
-    wake_at = now + policy.heartbeat_ms if state.pending_beats else state.next_beat_at
+    busy = state.pending_beats or state.preparing_beat
+    wake_at = now + policy.heartbeat_ms if busy else state.next_beat_at
     return Decision(assumes=state.position, facts=facts, instructions=instructions, wake_at=wake_at)
 
 
@@ -38,9 +39,10 @@ def role(policy: Policy, *, agent: str, hosts: tuple[HostSpec, ...]) -> Role[Sta
 
     def load(payload: bytes) -> State:
         try:
-            return State(msgspec.msgpack.decode(payload, type=Core), hosts)
+            core = msgspec.msgpack.decode(payload, type=Core)
         except msgspec.DecodeError as damage:
             raise ValueError(str(damage)) from damage
+        return State(core, hosts, attention=dict.fromkeys(core.runs))
 
     return Role(
         name=f"agent-{agent}",

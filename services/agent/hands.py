@@ -23,6 +23,7 @@ from services.agent.process.replicas import Replicas
 from services.agent.run_files import RunFiles
 from services.agent.state import Checkpoint, Key, Replica, State
 from tenure.domain.ids import HostId, RunId
+from tenure.domain.job import ReplicaPlace
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.reports import Heartbeat, ReplicaExit
@@ -56,6 +57,8 @@ class Hands:
         self._prepared: dict[Key, Millis] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving = False
+        self.failure: BaseException | None = None
+        """What ended work of ours that was not expected to end."""
 
     async def take_over(self, state: State) -> tuple[Spool | None, int]:
         """Find what an earlier agent left: its replicas, and the heartbeats it may not have sent.
@@ -73,30 +76,30 @@ class Hands:
         return spool, len(adoption.running)
 
     async def perform(self, instructions: Sequence[Instruction]) -> None:
-        """Carry out; nothing here waits for a process."""
+        """Carry out; nothing here waits for a process. Raises what broke work that went on beside."""
+        if self.failure is not None:
+            raise self.failure
         for instruction in instructions:
             match instruction:
                 case StartReplica(assigned=assigned, place=place):
                     replica = Replica(key=Key(assigned.run, place.replica), assigned=assigned, place=place)
+                    if self._leaving:
+                        replica.exit = self._never(place, error="its host is being shut down", lost=True)
                     self.state.see(replica)
-                    self._spawn(self._launch(replica))
+                    if replica.exit is None:
+                        self._spawn(self._launch(replica))
                 case NeverStart(assigned=assigned, place=place):
-                    never = ReplicaExit(
-                        replica=place.replica,
-                        host=place.host,
-                        at=self._clock.now(),
-                        error="stopped before it started",
-                    )
+                    never = self._never(place, error="stopped before it started")
                     key = Key(assigned.run, place.replica)
                     self.state.see(Replica(key=key, assigned=assigned, place=place, exit=never))
-                case StopReplica(key=key, grace_ms=grace_ms):
-                    self.state.replicas[key].told_to_stop = True
+                case StopReplica(key=key, grace_ms=grace_ms, given_up=given_up):
+                    self._note_stop(self.state.replicas[key], given_up=given_up)
                     self._spawn(self._stop(key, grace_ms))
                 case ForgetRun(run=run):
-                    self.state.drop(run)
-                    self.files.note_over(run)
+                    self._forget(run)
                 case PrepareBeat():
                     self.state.next_beat_at = self._clock.now() + self._policy.heartbeat_ms
+                    self.state.preparing_beat = True
                     self._spawn(self._prepare_beat())
                 case Said():
                     self._said(instruction)
@@ -133,7 +136,34 @@ class Hands:
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        """Work of ours has ended. What it did not expect ends the agent: its successor finds everything on disk."""
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.failure = task.exception()
+            self.poke()
+
+    def _never(self, place: ReplicaPlace, *, error: str, lost: bool = False) -> ReplicaExit:
+        """The exit of a replica that was not launched."""
+        return ReplicaExit(replica=place.replica, host=place.host, at=self._clock.now(), error=error, lost=lost)
+
+    def _note_stop(self, replica: Replica, *, given_up: bool) -> None:
+        replica.told_to_stop = True
+        if given_up and replica.given_up_at is None:
+            replica.given_up_at = replica.occupied_until or replica.started_at
+
+    def _forget(self, run: RunId) -> None:
+        for replica in self.state.of_run(run):
+            saved = self.state.checkpoints.get(replica.assigned.job)
+            if saved is not None and saved.run == run and saved.said:
+                del self.state.checkpoints[replica.assigned.job]
+        self.state.drop(run)
+        try:
+            self.files.note_over(run)
+        except OSError as error:  # its exits are in the log already: a successor only says them again
+            logger.warning("%s is over, but that cannot be written down: %s", run, error)
 
     def _adopt(
         self, key: Key, started_at: Millis | None, ended: process.ReplicaExit | None, reported: Mapping[str, Millis]
@@ -160,8 +190,11 @@ class Hands:
             self.files.note_assigned(assigned)
             checkpoint_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            line = f"cannot write on host {place.host}: {error}"
-            replica.exit = ReplicaExit(replica=place.replica, host=place.host, at=self._clock.now(), error=line)
+            replica.exit = self._never(place, error=f"cannot write on host {place.host}: {error}")
+            return self._seen(replica)
+        missing = sorted(set(place.gpus) - {gpu.index for gpu in self._providers[place.host].gpus()})
+        if missing:
+            replica.exit = self._never(place, error=f"GPU {missing[0]} of host {place.host} is gone", lost=True)
             return self._seen(replica)
         launched = await self.replicas.launch(self._launch_spec(replica, checkpoint_dir))
         if isinstance(launched, process.LaunchFailed):
@@ -209,15 +242,22 @@ class Hands:
 
     def _on_exit(self, ended: process.ReplicaExit) -> None:
         replica = self.state.replicas.get(Key(ended.run, ended.replica))
-        if replica is None:  # of a run that nobody wants any more
-            return
-        self._look_for_checkpoint(replica)
+        if replica is not None:  # else of a run that nobody wants any more
+            self._spawn(self._report_exit(replica, ended))
+
+    async def _report_exit(self, replica: Replica, ended: process.ReplicaExit) -> None:
+        await self._look_for_checkpoints([replica])
         replica.exit = self._exit_of(replica, ended)
         self._seen(replica)
 
     def _exit_of(self, replica: Replica, ended: process.ReplicaExit) -> ReplicaExit:
+        """The exit as the log is told it: was it the job, a stop that the placer asked for, or the host?"""
         unknown = ended.code is None and ended.signal is None
-        by_host = ended.cause is process.ExitCause.LOST or (self._leaving and not replica.told_to_stop)
+        wanted = self.state.core.runs.get(replica.key.run)
+        asked = replica.told_to_stop or wanted is None or wanted.stop
+        stopped = ended.cause in (process.ExitCause.STOPPED, process.ExitCause.KILLED)
+        finished = ended.code == 0 and not replica.assigned.resumable
+        by_host = ended.cause is process.ExitCause.LOST or (stopped and not asked and not finished)
         return ReplicaExit(
             replica=ended.replica,
             host=replica.host,
@@ -233,24 +273,38 @@ class Hands:
         self.state.see(replica)
         self.poke()
 
-    def _look_for_checkpoint(self, replica: Replica) -> None:
-        """Note progress saved since this run began: the newest thing in the job's checkpoint directory."""
-        assigned = replica.assigned
-        newest = newest_change(self._checkpoints / assigned.job)
-        known = self.state.checkpoints.get(assigned.job)
-        fresh = newest is not None and replica.started_at is not None and newest >= replica.started_at
-        if newest is not None and fresh and (known is None or newest > known.at):
-            saved = Checkpoint(run=assigned.run, job=assigned.job, host=replica.host, at=newest)
-            self.state.checkpoints[assigned.job] = saved
+    async def _look_for_checkpoints(self, replicas: Sequence[Replica]) -> None:
+        """Note progress saved since these runs began: the newest thing in each job's checkpoint directory.
+
+        In a thread: the directories may be on a file system that hangs.
+        """
+        folders = {replica.assigned.job: self._checkpoints / replica.assigned.job for replica in replicas}
+        newest = await asyncio.to_thread(lambda: {job: newest_change(folder) for job, folder in folders.items()})
+        for replica in replicas:
+            assigned, at = replica.assigned, newest[replica.assigned.job]
+            known = self.state.checkpoints.get(assigned.job)
+            if at is None or replica.started_at is None or at < replica.started_at:
+                continue
+            if known is None or at > known.at:
+                saved = Checkpoint(run=assigned.run, job=assigned.job, host=replica.host, at=at)
+                self.state.checkpoints[assigned.job] = saved
 
     async def _prepare_beat(self) -> None:
         """Measure, and write the beats down; what blocks is done in a thread, so that launches do not wait for it."""
-        for replica in self.state.replicas.values():
-            if replica.exit is None and replica.assigned.resumable:
-                self._look_for_checkpoint(replica)
+        try:
+            live = [r for r in self.state.replicas.values() if r.exit is None and r.assigned.resumable]
+            await self._look_for_checkpoints(live)
+            await self._write_beats()
+        except OSError as error:
+            logger.warning("heartbeats wait until they can be written to disk: %s", error)
+        finally:
+            self.state.preparing_beat = False
+            self.poke()
+
+    async def _write_beats(self) -> None:
         held, working = self._held(), [spec.host for spec in self.state.hosts]
         shares, gpus = await asyncio.to_thread(self._measure, held, working)
-        beats, self._prepared = make_beats(
+        beats, prepared = make_beats(
             self.state,
             self._clock.now(),
             agent=self._agent,
@@ -258,22 +312,19 @@ class Hands:
             gpus_working=lambda spec: gpus[spec.host],
         )
         until = {spool_key(r.key): r.occupied_until for r in self.state.replicas.values() if r.occupied_until}
-        until.update({spool_key(key): instant for key, instant in self._prepared.items()})
-        spool = Spool(before=self.state.position, beats=beats, occupied_until=until)
-        try:
-            await asyncio.to_thread(write_spool, self._spool_path, spool)
-        except OSError as error:
-            logger.warning("heartbeats wait until they can be written to disk: %s", error)
-            return
-        self._pend(beats)
+        until.update({spool_key(key): instant for key, instant in prepared.items()})
+        await asyncio.to_thread(
+            write_spool, self._spool_path, Spool(before=self.state.position, beats=beats, occupied_until=until)
+        )
+        self._pend(beats, prepared)
 
-    def _pend(self, beats: tuple[Heartbeat, ...]) -> None:
-        self.state.pending_beats = beats
+    def _pend(self, beats: tuple[Heartbeat, ...], prepared: Mapping[Key, Millis]) -> None:
+        self.state.pending_beats, self._prepared = beats, dict(prepared)
         self.poke()
 
     def send_again(self, spool: Spool) -> None:
         """The heartbeats of an earlier agent are not in the log: they are sent before any of ours."""
-        self._pend(spool.beats)
+        self._pend(spool.beats, {})
 
     def _held(self) -> dict[HostId, dict[int, list[int]]]:
         """Per host and GPU the roots of the processes that hold it."""

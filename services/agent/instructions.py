@@ -27,10 +27,11 @@ class NeverStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplica:
-    """SIGTERM, the grace period, SIGKILL."""
+    """SIGTERM, the grace period, SIGKILL. `given_up`: the log has ended the run without hearing of this replica."""
 
     key: Key
     grace_ms: Millis
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

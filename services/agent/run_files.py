@@ -47,7 +47,9 @@ class RunFiles:
 
     def note_over(self, run: RunId) -> None:
         """Nothing of the run is left to do or to say. Old runs' files are removed. Raises OSError."""
-        (self._run_dir / run / _OVER).touch()
+        folder = self._run_dir / run
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # of a run that was stopped before it was launched
+        (folder / _OVER).touch()
         self._over.append(run)
         while len(self._over) > self._keep_runs:
             self._remove(self._over.popleft())

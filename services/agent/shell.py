@@ -80,10 +80,14 @@ async def serve(service: Service) -> None:
     try:
         loop = await make_loop(service, role(service.policy, agent=agent, hosts=specs), log, perform=hands.perform)
         hands.poke = loop.poke
-        loop.on_restored = lambda state: _take_over(hands, log, state)
         logs = await nats.connect(service.connection.nats_url, max_reconnect_attempts=-1)
         server = LogServer(logs, hands.replicas, is_over=hands.is_over)
-        await server.listen([spec.host for spec in specs], cluster=service.connection.cluster)
+
+        async def restored(state: State) -> None:
+            await _take_over(hands, log, state)
+            await server.listen([spec.host for spec in specs], cluster=service.connection.cluster)
+
+        loop.on_restored = restored
         ready = asyncio.create_task(announce_ready(service, loop.caught_up, {"agent": agent, "hosts": len(specs)}))
         patience_s = service.policy.grace_max_ms / 1000 + LEAVE_S if arguments.on_exit == "stop" else 0.0
         await _run(loop, hands, stop, patience_s=patience_s)

@@ -98,6 +98,8 @@ class State:
     """Replicas with a start or an exit that the log does not have."""
     pending_beats: tuple[Heartbeat, ...] = ()
     """Heartbeats that are on disk and not yet in the log."""
+    preparing_beat: bool = False
+    """The next heartbeats are being measured and written to disk."""
     next_beat_at: Millis = 0
     _keys: dict[RunId, list[Key]] = field(default_factory=dict)
     attention: dict[RunId, None] = field(default_factory=dict)

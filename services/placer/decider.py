@@ -31,7 +31,7 @@ def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
     plan = plan_starts(state, now, standings=standings, policy=policy)  # 3. in rank order, whole gangs (P4-P8)
     if plan.facts:
         return Decision(assumes=state.position, facts=plan.facts)
-    state.idle_until = next_expiry(state, now)  # 4. timers, not luck (P11)
+    state.idle_until = min(next_expiry(state, now), plan.say_again_at or FAR_FUTURE)  # 4. timers, not luck (P11)
     return Decision(assumes=state.position, wake_at=state.idle_until)
 
 
@@ -58,6 +58,7 @@ def next_expiry(state: State, now: Millis) -> Millis:
 
 
 FAR_AWAY: Millis = 3_600_000
+FAR_FUTURE: Millis = 2**62
 
 
 def role(policy: Policy) -> Role[State]:

@@ -14,7 +14,6 @@ from services.placer.state import (
     Said,
     State,
     Stop,
-    all_gpus,
 )
 from tenure.domain.ids import JobId
 from tenure.domain.reasons import EndCause, Reason
@@ -49,23 +48,18 @@ def _host_registered(state: State, fact: HostRegistered) -> None:
             last_seen=known.last_seen if known else fact.at,
             fatal=known.fatal if known else False,
         )
-        if known is None:
-            state.free[spec.host] = all_gpus(spec.gpus)
-        elif spec.gpus > known.spec.gpus:
-            state.free[spec.host] |= all_gpus(spec.gpus) & ~all_gpus(known.spec.gpus)
-        else:
-            state.free[spec.host] &= all_gpus(spec.gpus)
 
 
 def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     host = state.core.hosts[fact.host]
     state.core.hosts[fact.host] = Host(spec=host.spec, state=fact.state, last_seen=fact.last_seen, fatal=fact.fatal)
-    for run in state.core.runs.values():
-        if any(place.host == fact.host for place in run.placement):
-            state.attention[run.run] = None
+    for run in state.runs_on.get(fact.host, ()):
+        state.attention[run] = None
 
 
 def _job_admitted(state: State, fact: JobAdmitted) -> None:
+    if fact.job in state.core.jobs:
+        return
     state.core.jobs[fact.job] = Job(
         job=fact.job,
         spec=fact.spec,
@@ -100,12 +94,20 @@ def _ranking_published(state: State, fact: RankingPublished) -> None:
 
 def _run_assigned(state: State, fact: RunAssigned) -> None:
     core = state.core
-    run = Run(run=fact.run, job=fact.job, number=fact.number, placement=fact.placement, assigned_at=fact.at)
+    run = Run(
+        run=fact.run,
+        job=fact.job,
+        number=fact.number,
+        placement=fact.placement,
+        master_port=fact.master_port,
+        assigned_at=fact.at,
+    )
     core.runs[fact.run] = run
     state.hold(run)
     job = core.jobs[fact.job]
     assert job.run is None, f"{fact.job} has {job.run} and cannot have {fact.run} as well"
     job.run, job.runs = fact.run, fact.number
+    state.cancelled.pop(fact.job, None)  # a cancel that came between the decision and this fact: the run is stopped
     core.escrows.pop(fact.job, None)
     core.reservations.pop(fact.job, None)
     core.said.pop(fact.job, None)

@@ -41,6 +41,7 @@ class Run(msgspec.Struct, kw_only=True):
     job: JobId
     number: int
     placement: Placement
+    master_port: int
     assigned_at: Millis
     started_at: Millis | None = None
     protected_until: Millis | None = None
@@ -122,8 +123,10 @@ class State:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self.free: dict[HostId, int] = {}
-        """Per host a bit for each GPU that no run holds."""
+        self.held: dict[HostId, int] = {}
+        """Per host a bit for each GPU that a run holds, whatever the host says of its GPUs meanwhile."""
+        self.runs_on: dict[HostId, dict[RunId, None]] = {}
+        """The runs that hold something on each host."""
         self.attention: dict[RunId, None] = {}
         """Runs that changed and may need a fact of ours, in that order. Scratch: emptied when none is due."""
         self.cancelled: dict[JobId, None] = {}
@@ -132,8 +135,6 @@ class State:
         """Scratch of `decide`: nothing to decide before this instant unless a fact comes. None: look again."""
         self.hosts_in_order: tuple[HostId, ...] | None = None
         """Scratch: the names of all hosts, sorted; None after one registered."""
-        for host in core.hosts.values():
-            self.free[host.spec.host] = all_gpus(host.spec.gpus)
         for run in core.runs.values():
             self.hold(run)
             self.attention[run.run] = None
@@ -159,14 +160,20 @@ class State:
     def hold(self, run: Run) -> None:
         """Mark the GPUs of `run` as held. I1: asserts that nobody held them."""
         for host, gpus in run.hosts.items():
-            mask = gpu_mask(gpus)
-            assert self.free[host] & mask == mask, f"I1: {run.run} would hold GPUs of {host} that another run holds"
-            self.free[host] &= ~mask
+            mask, held = gpu_mask(gpus), self.held.get(host, 0)
+            assert held & mask == 0, f"I1: {run.run} would hold GPUs of {host} that another run holds"
+            self.held[host] = held | mask
+            self.runs_on.setdefault(host, {})[run.run] = None
 
     def release(self, run: Run) -> None:
         """Mark the GPUs of `run` as free."""
         for host, gpus in run.hosts.items():
-            self.free[host] |= gpu_mask(gpus) & all_gpus(self.core.hosts[host].spec.gpus)
+            self.held[host] &= ~gpu_mask(gpus)
+            del self.runs_on[host][run.run]
+
+    def free(self, host: HostId) -> int:
+        """A bit for each GPU that the host has and no run holds."""
+        return all_gpus(self.core.hosts[host].spec.gpus) & ~self.held.get(host, 0)
 
 
 def all_gpus(count: int) -> int:

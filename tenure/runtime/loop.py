@@ -63,6 +63,7 @@ class Loop(Generic[S]):
         self._snapshots, self._perform, self._rest_factor = snapshots, perform, rest_factor
         self._guarded: Position = LOG_START
         self._since_snapshot = 0
+        self._retry_s = RETRY_FIRST_S
         self._poked = asyncio.Event()
         self._pending: asyncio.Task[Sequence[Recorded]] | None = None
         self._metrics = LoopMetrics(role.name)
@@ -117,25 +118,23 @@ class Loop(Generic[S]):
             stamped(fact, role=self.role.name, assumes=decision.assumes, number=number, cluster=self._cluster)
             for number, fact in enumerate(decision.facts)
         ]
-        delay = RETRY_FIRST_S
-        while True:
-            try:
-                appended = await self._log.append(facts, expect=expect)
-                self._metrics.appended(len(facts))
-                if type(facts[-1]) in self.role.reads:
-                    await self._fold_until(feed, appended.last)
-                return True
-            except Conflict as conflict:
-                logger.info("decided on an old position, deciding again: %s", conflict)
-                self._metrics.conflict()
-                await self._fold_more(feed)
-                return False
-            except (Unavailable, LogFull) as trouble:
-                logger.warning("the log did not take %d facts, trying again: %s", len(facts), trouble)
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, RETRY_LONGEST_S)
-                if isinstance(trouble, Unavailable):
-                    return False
+        try:
+            appended = await self._log.append(facts, expect=expect)
+        except Conflict as conflict:
+            logger.info("decided on an old position, deciding again: %s", conflict)
+            self._metrics.conflict()
+            await self._fold_more(feed)
+            return False
+        except (Unavailable, LogFull) as trouble:
+            logger.warning("the log did not take %d facts, trying again: %s", len(facts), trouble)
+            await asyncio.sleep(self._retry_s)
+            self._retry_s = min(self._retry_s * 2, RETRY_LONGEST_S)
+            return False
+        self._retry_s = RETRY_FIRST_S
+        self._metrics.appended(len(facts))
+        if type(facts[-1]) in self.role.reads:
+            await self._fold_until(feed, appended.last)
+        return True
 
     async def _wait(self, feed: Feed, wake_at: Millis | None) -> None:
         """Wait for facts, a poke or the wake-up time, and fold what came."""

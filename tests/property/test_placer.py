@@ -70,7 +70,7 @@ def check_starts(state: State, facts: list[Fact]) -> None:
         assert all(len(set(place.gpus)) == spec.gpus_per_replica for place in fact.placement)
         for host, gpus in gpus_by_host(fact.placement).items():
             assert len(set(gpus)) == len(gpus)
-            assert gpu_mask(gpus) & ~state.free[host] == 0, "I1"
+            assert gpu_mask(gpus) & ~state.free(host) == 0, "I1"
             assert not taken.setdefault(host, set()) & set(gpus)
             taken[host] |= set(gpus)
 

@@ -20,6 +20,6 @@ def steer(state: State, run: RunId) -> Iterator[Instruction]:
     grace_ms = wanted.assigned.grace_ms if wanted is not None else 0
     for replica in seen:
         if replica.exit is None and not replica.told_to_stop:
-            yield StopReplica(key=replica.key, grace_ms=grace_ms)
+            yield StopReplica(key=replica.key, grace_ms=grace_ms, given_up=wanted is None)
     if wanted is None and seen and all(replica.settled for replica in seen):
         yield ForgetRun(run=run)

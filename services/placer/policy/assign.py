@@ -12,15 +12,20 @@ PORT_FIRST, PORT_COUNT = 20_000, 10_000
 
 
 class Ports:
-    """Deals out rendezvous ports. A run's port follows from its number in the order of starts, so ports rotate."""
+    """Deals out rendezvous ports, in turn, so that a port rests before it is used again."""
 
     def __init__(self, state: State) -> None:
         self._next = int(state.position)
+        self._used = {run.master_port for run in state.core.runs.values()}
 
     def take(self) -> int:
-        """A port that no recent run of this cluster was given."""
-        port = PORT_FIRST + self._next % PORT_COUNT
-        self._next += 1
+        """A port that no run has now; the next in turn if all are used."""
+        for turn in range(PORT_COUNT):
+            port = PORT_FIRST + (self._next + turn) % PORT_COUNT
+            if port not in self._used:
+                break
+        self._used.add(port)
+        self._next = port - PORT_FIRST + 1
         return port
 
 

@@ -40,16 +40,19 @@ def defer(
     *,
     kept: Mapping[Reason, int],
     reasons: dict[Standing, Why],
-) -> PlacementDeferred | None:
-    """The fact that says why `job` does not start now, or None if that was said. `reasons` are those found before."""
+) -> PlacementDeferred | Millis | None:
+    """The fact that says why `job` does not start now, None if that was said, or when another reason may be said.
+
+    `reasons` are those found before in this decision.
+    """
     said = state.core.said.get(job.job)
-    if said is not None and now - said.at < SAY_AGAIN_AFTER:
-        return None
     standing = standing_of(job)
     why = reasons.get(standing) or reason_to_wait(state, view, job, now, kept=kept)
     reasons[standing] = why
     if said is not None and said.reason is why.reason:
         return None
+    if said is not None and now - said.at < SAY_AGAIN_AFTER:
+        return said.at + SAY_AGAIN_AFTER
     return PlacementDeferred(at=now, job=job.job, why=why)
 
 

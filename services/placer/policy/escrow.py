@@ -11,6 +11,9 @@ from tenure.domain.units import Millis
 from tenure.events.placing import PlacementDeferred
 
 
+MAY_COME_BACK = (HostState.HEALTHY, HostState.SUSPECT)
+
+
 def ready(state: State) -> Iterator[Escrow]:
     """Escrows whose GPUs are all free, in order of job id: their askers start now."""
     for job_id in sorted(state.core.escrows):
@@ -20,12 +23,11 @@ def ready(state: State) -> Iterator[Escrow]:
 
 
 def expired(state: State, now: Millis) -> Iterator[PlacementDeferred]:
-    """Escrows that are given up: the deadline passed, or a host of theirs takes no runs any more."""
+    """Escrows that are given up: the deadline passed, or a host of theirs is drained or lost."""
     for job_id in sorted(state.core.escrows):
         escrow = state.core.escrows[job_id]
-        unfit = sorted(
-            {place.host for place in escrow.placement if state.core.hosts[place.host].state is not HostState.HEALTHY}
-        )
+        hosts = {place.host for place in escrow.placement}
+        unfit = sorted(host for host in hosts if state.core.hosts[host].state not in MAY_COME_BACK)
         if now < escrow.deadline and not unfit:
             continue
         still_there = [run for run in escrow.victims if run in state.core.runs]
@@ -38,6 +40,11 @@ def expired(state: State, now: Millis) -> Iterator[PlacementDeferred]:
         }
         why = Why(rule="P7", reason=Reason.DEFER_ESCROW_EXPIRED, numbers=numbers)
         yield PlacementDeferred(at=now, job=job_id, why=why)
+
+
+def askers_waited_for(state: State) -> set[str]:
+    """Askers whose victims are still on their way out: they ask for no others (at most one victim set an asker)."""
+    return {run.stop.by for run in state.core.runs.values() if run.stop is not None and run.stop.by is not None}
 
 
 def deadline(victims_grace_ms: Millis, now: Millis, *, policy: Policy) -> Millis:

@@ -16,6 +16,9 @@ from tenure.events.fact import Fact
 from tenure.events.placing import JobFinished, JobRequeued, RunEnded, RunStarted, RunStopRequested
 from tenure.events.reports import ReplicaExit
 
+FACTS_MAX = 900
+"""Facts in one decision, a few more at most: an append of up to 1,000 is atomic."""
+
 _FINAL: dict[EndCause, JobState] = {
     EndCause.COMPLETED: JobState.COMPLETED,
     EndCause.FAILED: JobState.FAILED,
@@ -26,11 +29,22 @@ _FINAL: dict[EndCause, JobState] = {
 
 
 def settle(state: State, now: Millis) -> Iterator[Fact]:
-    """The facts that are due for runs which changed and for queued jobs that were cancelled."""
+    """The facts that are due for runs which changed and for queued jobs that were cancelled; the rest comes next.
+
+    Cut only between runs: what ends a run and what becomes of its job are written together or not at all.
+    """
+    count = 0
     for run_id in state.attention:
         run = state.core.runs[run_id]
-        yield from settle_run(run, state.core.jobs[run.job], state, now)
+        for fact in settle_run(run, state.core.jobs[run.job], state, now):
+            count += 1
+            yield fact
+        if count >= FACTS_MAX:
+            return
     for job_id in state.cancelled:
+        count += 1
+        if count > FACTS_MAX:
+            return
         job = state.core.jobs[job_id]
         why = Why(rule="P5", reason=Reason.STOP_CANCELLED, numbers={"by": job.cancelled_by})
         yield _finished(job, JobState.CANCELLED, now, exit_code=None, why=why)
@@ -68,7 +82,7 @@ def _gave_up(run: Run, host: HostId) -> bool:
 
 
 def _stop_due(run: Run, job: Job, lost: list[HostId], now: Millis) -> Stop | None:
-    """Why a run that is still there must be told to end, if it was not told yet (a cancel overrides a preemption)."""
+    """Why a run that is still there must be told to end, if it was not told yet. It is told once."""
     if run.stop is not None:
         return None
     if lost:
@@ -90,7 +104,7 @@ def _end(run: Run, job: Job, lost: list[HostId], state: State, now: Millis) -> I
     ended_at = max([gone.at for gone in run.exited.values()] + last_signs, default=now)
     failure = first_failure(run.exited.values())
     stop = run.stop
-    if lost and (stop is None or stop.cause_of_end is not EndCause.CANCELLED):
+    if lost and (stop is None or stop.cause_of_end not in (EndCause.CANCELLED, EndCause.FAILED)):
         cause, by = EndCause.HOST_LOST, str(lost[0])
         why = Why(rule="P2", reason=Reason.STOP_HOST_LOST, numbers={"host": lost[0], "hosts_lost": len(lost)})
     elif stop is not None and not _normal_exit_wins(run, stop, failure):

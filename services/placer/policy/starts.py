@@ -11,6 +11,7 @@ from services.placer.policy.assign import Ports, assign
 from services.placer.policy.defer import Shape, Standing, defer, shape_of, standing_of
 from services.placer.policy.pack import pack
 from services.placer.policy.reserve import without_reserved
+from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.standings import Standings
 from services.placer.policy.victims import VictimPlan, find_victims
 from services.placer.policy.view import View
@@ -28,7 +29,8 @@ STARTS_MAX = 500
 
 @dataclass(slots=True)
 class Plan:
-    """What one decision starts and stops. `asked`: a victim set was told to end in it."""
+    """What one decision starts and stops. `asked`: a victim set was told to end in it; `say_again_at`:
+    when a changed reason may be said that would be too soon now."""
 
     view: View
     standings: Standings
@@ -37,6 +39,8 @@ class Plan:
     unfit: set[Shape] = field(default_factory=set)
     no_victims: dict[Standing, Mapping[Reason, int]] = field(default_factory=dict)
     reasons: dict[Standing, Why] = field(default_factory=dict)
+    waited_for: set[str] = field(default_factory=set)
+    say_again_at: Millis | None = None
     asked: bool = False
 
 
@@ -45,7 +49,7 @@ def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Poli
 
     One victim set a decision keeps the next one honest: it sees the runs that were told, and their GPUs in escrow.
     """
-    plan = Plan(view=View.of(state), standings=standings)
+    plan = Plan(view=View.of(state), standings=standings, waited_for=escrow.askers_waited_for(state))
     ports = Ports(state)
     for freed in escrow.ready(state):
         _start(plan, state, state.core.jobs[freed.job], freed.placement, now, ports, Reason.START_ESCROW_COMPLETE)
@@ -53,7 +57,7 @@ def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Poli
         job = state.core.jobs.get(job_id)
         if job is None or job.run is not None or job.cancelled_by is not None or job_id in state.core.escrows:
             continue
-        if plan.started >= STARTS_MAX:
+        if plan.started >= STARTS_MAX or len(plan.facts) >= FACTS_MAX:
             break
         placement = _fit(plan, state, job, now)
         if placement is not None:
@@ -66,8 +70,10 @@ def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Poli
             continue
         kept = plan.no_victims.get(standing_of(job), {})
         waiting = defer(state, plan.view, job, now, kept=kept, reasons=plan.reasons)
-        if waiting is not None:
+        if isinstance(waiting, PlacementDeferred):
             plan.facts.append(waiting)
+        elif waiting is not None:
+            plan.say_again_at = min(waiting, plan.say_again_at or waiting)
     return plan
 
 
@@ -111,7 +117,7 @@ def _start(
 
 
 def _victims(plan: Plan, state: State, job: Job, now: Millis, *, policy: Policy) -> VictimPlan | None:
-    if plan.asked or standing_of(job) in plan.no_victims:
+    if plan.asked or job.job in plan.waited_for or standing_of(job) in plan.no_victims:
         return None
     usable = without_reserved(plan.view, state, job=job.job, spec=job.spec, now=now)
     found = find_victims(state, usable, job, now, standings=plan.standings, policy=policy)

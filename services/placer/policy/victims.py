@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from services.placer.policy.may_disrupt import AskingJob, Verdict, may_disrupt
 from services.placer.policy.pack import pack
 from services.placer.policy.standings import Standings
-from services.placer.policy.view import View
+from services.placer.policy.view import Pool, View
 from services.placer.state import Job, Run, State, gpu_mask
 from tenure.domain.ids import HostId
 from tenure.domain.job import Placement
@@ -81,25 +81,29 @@ def _candidate(run: Run, job: Job, verdict: Verdict, now: Millis, standings: Sta
 
 
 def _choose(view: View, job: Job, candidates: list[Candidate]) -> VictimPlan | None:
-    """Per pool: add the cheapest until the gang fits, then drop, dearest first, whoever is not needed."""
-    for name, usable in view.pools_for(job.spec):
-        room = _Room(usable, gpus=job.spec.gpus_per_replica)
-        taken: list[Candidate] = []
-        for candidate in candidates:
-            if room.fits >= job.spec.replicas:
-                break
-            if room.free(candidate.run):
-                taken.append(candidate)
-        if room.fits < job.spec.replicas:
-            continue
-        for candidate in reversed(taken.copy()):
-            if room.fits - room.gain_of(candidate.run) >= job.spec.replicas:
-                room.unfree(candidate.run)
-                taken.remove(candidate)
-        placement = pack(View({name: room.masks}), job.spec)
-        assert placement is not None, "the room was counted to hold the gang"
-        return VictimPlan(placement=placement, victims=tuple(taken))
-    return None
+    """The cheapest of the pools' plans: compared victim by victim, the dearest first; ties by name of the pool."""
+    plans = [plan for name, usable in view.pools_for(job.spec) if (plan := _choose_in(name, usable, job, candidates))]
+    return min(plans, key=lambda plan: sorted(map(_victim_order, plan.victims), reverse=True), default=None)
+
+
+def _choose_in(name: Pool, usable: dict[HostId, int], job: Job, candidates: list[Candidate]) -> VictimPlan | None:
+    """In one pool: add the cheapest until the gang fits, then drop, dearest first, whoever is not needed."""
+    room = _Room(usable, gpus=job.spec.gpus_per_replica)
+    taken: list[Candidate] = []
+    for candidate in candidates:
+        if room.fits >= job.spec.replicas:
+            break
+        if room.free(candidate.run):
+            taken.append(candidate)
+    if room.fits < job.spec.replicas:
+        return None
+    for candidate in reversed(taken.copy()):
+        if room.fits - room.gain_of(candidate.run) >= job.spec.replicas:
+            room.unfree(candidate.run)
+            taken.remove(candidate)
+    placement = pack(View({name: room.masks}), job.spec)
+    assert placement is not None, "the room was counted to hold the gang"
+    return VictimPlan(placement=placement, victims=tuple(taken))
 
 
 class _Room:

@@ -25,7 +25,7 @@ class View:
             host = state.core.hosts[name]
             if host.state is HostState.HEALTHY:
                 pool = pools.setdefault((host.spec.cluster, host.spec.gpu_type), {})
-                pool[host.spec.host] = state.free[host.spec.host]
+                pool[name] = state.free(name)
         view = cls(dict(sorted(pools.items())))
         for escrow in state.core.escrows.values():
             view.take(escrow.placement)
@@ -66,6 +66,6 @@ def escrow_is_free(escrow: Escrow, state: State) -> bool:
     """Whether every GPU of the escrow is free of runs and on a healthy host."""
     core: Core = state.core
     return all(
-        core.hosts[host].state is HostState.HEALTHY and state.free[host] & gpu_mask(gpus) == gpu_mask(gpus)
+        core.hosts[host].state is HostState.HEALTHY and state.free(host) & gpu_mask(gpus) == gpu_mask(gpus)
         for host, gpus in gpus_by_host(escrow.placement).items()
     )

@@ -97,7 +97,7 @@ def test_a_run_that_the_log_has_ended_is_stopped_at_once() -> None:
     agent.hear(assigned("h0"))
     agent.replica(0, started_at=2, said_start=True)
     agent.hear(ended())
-    assert StopReplica(key=Key(RUN, 0), grace_ms=0) in agent.decide().instructions  # S60
+    assert StopReplica(key=Key(RUN, 0), grace_ms=0, given_up=True) in agent.decide().instructions  # S60
 
 
 def test_a_run_is_forgotten_when_its_exit_and_all_its_occupancy_are_in_the_log() -> None:
