@@ -30,7 +30,7 @@ from tenure.log.subjects import Subjects
 
 logger = logging.getLogger(__name__)
 
-AHEAD_MAX = 2_000
+AHEAD_MAX = 4_000
 """Facts that one request to the server may bring; the next request is made when at least half of them were taken."""
 PULL_BYTES = 8 << 20
 """Bytes that one request may bring."""
