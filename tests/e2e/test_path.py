@@ -154,6 +154,8 @@ def test_a_story_has_reasons_and_numbers(system: System) -> None:
 
 
 def test_the_report_is_read_from_clickhouse_and_adds_up(system: System) -> None:
+    for budget in ("a", "b"):
+        system.wait(system.submit(budget, sh("sleep 0.2"), seconds=1))
     empty(system)
     charged = {
         row.path: sum(
