@@ -49,7 +49,7 @@ up: $(READY)
 
 ## test         every test
 test: $(READY)
-	@$(BIN)/python -m pytest -n auto $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 ## check        lint, types, import contracts, protos, sizes and words
 check: lint types imports protos architecture

@@ -22,8 +22,8 @@ from tenure.runtime.telemetry import LoopMetrics
 
 logger = logging.getLogger(__name__)
 
-SNAPSHOT_EVERY, SNAPSHOT_AT_LAST = 5_000, 100_000
-"""Facts folded since the last snapshot from which on a quiet moment is used for the next, and is not waited for."""
+SNAPSHOT_EVERY, SNAPSHOT_AFTER_S = 5_000, 5.0
+"""After so many facts a quiet moment is used for the next snapshot; without one it is taken after so long."""
 QUIET_S = 0.5
 """So long without a fact is a quiet moment: writing a snapshot of a large state holds the role up."""
 RETRY_FIRST_S, RETRY_LONGEST_S = 0.1, 2.0
@@ -63,6 +63,7 @@ class Loop(Generic[S]):
         self._snapshots, self._perform, self._rest_factor = snapshots, perform, rest_factor
         self._guarded: Position = LOG_START
         self._since_snapshot = 0
+        self._snapshot_at = time.monotonic()
         self._retry_s = RETRY_FIRST_S
         self._poked = asyncio.Event()
         self._pending: asyncio.Task[Sequence[Recorded]] | None = None
@@ -185,7 +186,8 @@ class Loop(Generic[S]):
                 self._guarded = recorded.position
         self._metrics.folded(len(facts))
         self._since_snapshot += len(facts)
-        if self._since_snapshot >= SNAPSHOT_AT_LAST:
+        overdue = time.monotonic() - self._snapshot_at >= SNAPSHOT_AFTER_S
+        if self._since_snapshot >= SNAPSHOT_EVERY and overdue and self.caught_up.is_set():
             self._save_snapshot()
 
     async def _restore(self) -> None:
@@ -204,7 +206,7 @@ class Loop(Generic[S]):
         self._guarded = snapshot.guarded
 
     def _save_snapshot(self) -> None:
-        self._since_snapshot = 0
+        self._since_snapshot, self._snapshot_at = 0, time.monotonic()
         if self._snapshots is None:
             return
         payload = self.role.dump(self.state)
