@@ -224,7 +224,8 @@ def test_broken_connections_lose_and_double_nothing(nats_server: NatsServer) -> 
                     await asyncio.sleep(0.002)
                     if len(seen) >= 12_150 and written >= 150:
                         return
-                await asyncio.sleep(0.0015 * (number % 5))
+                for _ in range(number * 7 % 40):
+                    await asyncio.sleep(0)
                 proxy.break_all()
 
         await asyncio.gather(follow(), write(), disturb())
