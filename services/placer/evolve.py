@@ -6,6 +6,7 @@ from typing import Any
 from services.placer.state import (
     CANCELLED_EARLY_MAX,
     Commitment,
+    Ending,
     Escrow,
     Host,
     Job,
@@ -80,10 +81,10 @@ def _job_cancel_requested(state: State, fact: JobCancelRequested) -> None:
             del early[next(iter(early))]
     elif job.cancelled_by is None:
         job.cancelled_by = fact.by
-        if job.run is None:
-            state.cancelled[fact.job] = None
-        else:
+        if job.run is not None:
             state.attention[job.run] = None
+        elif job.ending is None:
+            state.cancelled[fact.job] = None
 
 
 def _ranking_published(state: State, fact: RankingPublished) -> None:
@@ -170,12 +171,23 @@ def _run_ended(state: State, fact: RunEnded) -> None:
     run = state.core.runs.pop(fact.run)
     state.release(run)
     state.attention.pop(fact.run, None)
-    state.core.jobs[fact.job].run = None
+    job = state.core.jobs[fact.job]
+    job.run = None
+    job.ending = Ending(
+        run=fact.run,
+        number=run.number,
+        cause_of_end=fact.cause_of_end,
+        exit_code=fact.exit_code,
+        checkpoint_at=run.checkpoint_at,
+        why=fact.why,
+    )
+    state.ending[fact.job] = None
 
 
 def _job_requeued(state: State, fact: JobRequeued) -> None:
     job = state.core.jobs[fact.job]
-    job.resume_count = fact.resume_count
+    job.resume_count, job.ending = fact.resume_count, None
+    state.ending.pop(fact.job, None)
     if job.cancelled_by is not None:  # the cancel was written between the decision and this fact
         state.cancelled[fact.job] = None
 
@@ -184,6 +196,7 @@ def _job_finished(state: State, fact: JobFinished) -> None:
     core = state.core
     del core.jobs[fact.job]
     state.cancelled.pop(fact.job, None)
+    state.ending.pop(fact.job, None)
     core.escrows.pop(fact.job, None)
     core.reservations.pop(fact.job, None)
     core.said.pop(fact.job, None)

@@ -56,6 +56,17 @@ class Run(msgspec.Struct, kw_only=True):
         return gpus_by_host(self.placement)
 
 
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """A run has ended and nothing was said of its job yet: all that is needed to say it."""
+
+    run: RunId
+    number: int
+    cause_of_end: EndCause
+    exit_code: int | None
+    checkpoint_at: Millis | None
+    why: Why
+
+
 class Job(msgspec.Struct, kw_only=True):
     """A job that is not over. Queued when it has no `run`."""
 
@@ -66,7 +77,14 @@ class Job(msgspec.Struct, kw_only=True):
     runs: int = 0
     resume_count: int = 0
     run: RunId | None = None
+    ending: Ending | None = None
+    """Only between two facts that are written together, and after a log that was cut there (a power loss)."""
     cancelled_by: str | None = None
+
+    @property
+    def queued(self) -> bool:
+        """It waits to be started."""
+        return self.run is None and self.ending is None
 
 
 class Escrow(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,8 +156,12 @@ class State:
         for run in core.runs.values():
             self.hold(run)
             self.attention[run.run] = None
+        self.ending: dict[JobId, None] = {}
+        """Jobs of whose last run it is not said yet what it means for them."""
         for job in core.jobs.values():
-            if job.cancelled_by is not None and job.run is None:
+            if job.ending is not None:
+                self.ending[job.job] = None
+            elif job.cancelled_by is not None and job.run is None:
                 self.cancelled[job.job] = None
 
     @property

@@ -10,7 +10,6 @@ from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import Millis
 from tenure.events.placing import PlacementDeferred
 
-
 MAY_COME_BACK = (HostState.HEALTHY, HostState.SUSPECT)
 
 

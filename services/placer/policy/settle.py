@@ -7,7 +7,7 @@ resumed. See docs/decisions/0004-normal-exit-wins.md.
 
 from collections.abc import Iterable, Iterator
 
-from services.placer.state import Job, Run, State, Stop
+from services.placer.state import Ending, Job, Run, State, Stop
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId
 from tenure.domain.reasons import EndCause, JobState, Reason, Why
@@ -34,6 +34,11 @@ def settle(state: State, now: Millis) -> Iterator[Fact]:
     Cut only between runs: what ends a run and what becomes of its job are written together or not at all.
     """
     count = 0
+    for job_id in state.ending:  # the log was cut between a run's end and its job's
+        job = state.core.jobs[job_id]
+        if job.ending is not None and count < FACTS_MAX:
+            count += 1
+            yield _next_for_job(job.ending, job, now)
     for run_id in state.attention:
         run = state.core.runs[run_id]
         for fact in settle_run(run, state.core.jobs[run.job], state, now):
@@ -120,7 +125,15 @@ def _end(run: Run, job: Job, lost: list[HostId], state: State, now: Millis) -> I
     yield RunEnded(
         at=ended_at, run=run.run, job=run.job, cause_of_end=cause, by=by or None, exit_code=exit_code, why=why
     )
-    yield _next_for_job(run, job, cause, now, exit_code=exit_code, why=why)
+    ending = Ending(
+        run=run.run,
+        number=run.number,
+        cause_of_end=cause,
+        exit_code=exit_code,
+        checkpoint_at=run.checkpoint_at,
+        why=why,
+    )
+    yield _next_for_job(ending, job, now)
 
 
 def _normal_exit_wins(run: Run, stop: Stop, failure: ReplicaExit | None) -> bool:
@@ -130,20 +143,20 @@ def _normal_exit_wins(run: Run, stop: Stop, failure: ReplicaExit | None) -> bool
     return early and failure is None and not saved_since
 
 
-def _next_for_job(run: Run, job: Job, cause: EndCause, now: Millis, *, exit_code: int | None, why: Why) -> Fact:
+def _next_for_job(ending: Ending, job: Job, now: Millis) -> Fact:
     """P10: back to the queue with its place, or over."""
-    early = cause in (EndCause.PREEMPTED, EndCause.DRAINED)
-    again = cause is EndCause.HOST_LOST or (early and job.spec.resumable)
+    cause = ending.cause_of_end
     if job.cancelled_by is not None and cause not in (EndCause.COMPLETED, EndCause.FAILED):
-        return _finished(job, JobState.CANCELLED, now, exit_code=exit_code, why=why)
-    if not again:
-        return _finished(job, _FINAL[cause], now, exit_code=exit_code, why=why)
+        return _finished(job, JobState.CANCELLED, now, exit_code=ending.exit_code, why=ending.why)
+    early = cause in (EndCause.PREEMPTED, EndCause.DRAINED)
+    if not (cause is EndCause.HOST_LOST or (early and job.spec.resumable)):
+        return _finished(job, _FINAL[cause], now, exit_code=ending.exit_code, why=ending.why)
     reason = Reason.REQUEUE_HOST_LOST if cause is EndCause.HOST_LOST else Reason.REQUEUE_PREEMPTED
-    numbers = {"submitted_at_ms": job.submitted_at, "checkpoint_at_ms": run.checkpoint_at, "runs": run.number}
+    numbers = {"submitted_at_ms": job.submitted_at, "checkpoint_at_ms": ending.checkpoint_at, "runs": ending.number}
     return JobRequeued(
         at=now,
         job=job.job,
-        run=run.run,
+        run=ending.run,
         submitted_at=job.submitted_at,
         resume_count=job.resume_count + 1,
         why=Why(rule="P10", reason=reason, numbers=numbers),

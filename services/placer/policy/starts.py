@@ -55,7 +55,7 @@ def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Poli
         _start(plan, state, state.core.jobs[freed.job], freed.placement, now, ports, Reason.START_ESCROW_COMPLETE)
     for rank, job_id in enumerate(state.core.order, start=1):
         job = state.core.jobs.get(job_id)
-        if job is None or job.run is not None or job.cancelled_by is not None or job_id in state.core.escrows:
+        if job is None or not job.queued or job.cancelled_by is not None or job_id in state.core.escrows:
             continue
         if plan.started >= STARTS_MAX or len(plan.facts) >= FACTS_MAX:
             break

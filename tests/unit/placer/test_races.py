@@ -1,7 +1,9 @@
 """What others write between a decision of the placer and its append, and facts in unexpected order."""
 
+import msgspec
+
 from tenure.domain.host import HostState
-from tenure.domain.ids import JobId
+from tenure.domain.ids import FactId, JobId
 from tenure.domain.job import gpus_by_host
 from tenure.domain.reasons import EndCause, JobState, Reason
 from tenure.domain.units import HOUR, MINUTE
@@ -73,6 +75,24 @@ def test_the_end_of_a_run_and_what_becomes_of_its_job_are_written_together() -> 
     assert ended == {fact.job for fact in facts if isinstance(fact, JobFinished)}
     scene.act(6)
     assert not scene.actor.state.core.jobs
+
+
+def test_a_log_that_was_cut_after_the_end_of_a_run_loses_no_job() -> None:
+    scene = Scene(hosts=2)
+    runs = [scene.running("done"), scene.running("lost", resumable=True)]
+    scene.exit(runs[0], code=3)
+    scene.host(next(iter(scene.actor.state.core.runs[runs[1]].hosts)), HostState.LOST)
+    scene.actor.fold()
+    facts = scene.actor.role.decide(scene.actor.state, scene.now).facts
+    for number, fact in enumerate(facts):
+        if isinstance(fact, RunEnded):  # only these reached the disk before the power went
+            scene.log.append_now([msgspec.structs.replace(fact, id=FactId(f"cut-{number}"))])
+    for with_snapshot in (False, True):
+        scene.actor.restart(with_snapshot=with_snapshot)
+        scene.actor.fold()
+    after = scene.act(9)
+    assert [fact.job for fact in after if isinstance(fact, JobFinished)] == ["done"]
+    assert [fact.job for fact in after if isinstance(fact, JobRequeued)] == ["lost"]
 
 
 def test_a_job_admitted_twice_is_the_same_job() -> None:
