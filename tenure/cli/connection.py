@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tenure.runtime.data_dir import DataDir, Endpoint, default_root, last_root
+from tenure.runtime.data_dir import DataDir, Endpoint, default_root, recent_roots
 from tenure.runtime.processes import is_alive
 from tenure.sdk.errors import ServerUnreachable
 
@@ -26,13 +26,15 @@ class Found:
 
 def find() -> Found:
     """Find the system to talk to. Raises `ServerUnreachable` saying where was looked."""
-    roots = list(dict.fromkeys(root for root in (default_root(), last_root()) if root is not None))
-    endpoints = [endpoint for root in roots if (endpoint := running_in(root)) is not None]
+    recent = recent_roots()
     named = os.environ.get(VARIABLE, "").strip()
     if named:
         address = check_address(named)
-        here = [endpoint for endpoint in endpoints if endpoint.address == address]
+        everywhere = (running_in(root) for root in [default_root(), *recent])
+        here = [endpoint for endpoint in everywhere if endpoint is not None and endpoint.address == address]
         return Found(address=address, endpoint=here[0] if here else None)
+    roots = list(dict.fromkeys([default_root(), *recent[:1]]))
+    endpoints = [endpoint for root in roots if (endpoint := running_in(root)) is not None]
     if endpoints:
         return Found(address=endpoints[0].address, endpoint=endpoints[0])
     raise ServerUnreachable(

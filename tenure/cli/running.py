@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import sys
 import time
@@ -13,7 +14,7 @@ from tenure.cli.first_tree import settle_tree
 from tenure.cli.machine import CLUSTER, LEAVE_JOBS, STOP_ORDER, Machine
 from tenure.cli.terminal import clean, is_terminal
 from tenure.domain.tree import BudgetTree
-from tenure.runtime.data_dir import Endpoint
+from tenure.runtime.data_dir import FREE_BYTES_MIN, Endpoint
 from tenure.runtime.supervisor import Supervisor, end_leftovers
 from tenure.sdk.errors import ServerError
 
@@ -22,6 +23,9 @@ START_S = 20.0
 """How long the start waits for a process that is not needed."""
 PATIENCE_S = 2.0
 """After so long it is said what the stop waits for."""
+DISK_EVERY_S = 1.0
+FULL_BYTES = 8 << 20
+"""Free space below which the log's server fails to write."""
 NEEDED = ("nats", "gateway")
 """Without these there is nothing to talk to: `up` gives up when they do not come up."""
 
@@ -85,11 +89,27 @@ class _Running:
             return 1
         if not self._stop.is_set():
             await self._announce(tree, tree_name, took_s=time.monotonic() - began)
+        watching = asyncio.create_task(self._watch_disk())
         await self._stop.wait()
+        watching.cancel()
         say("stopping")
         await self._stop_all(stop_jobs=True)
         say("stopped")
         return 0
+
+    async def _watch_disk(self) -> None:
+        """Say when the disk is full, and start nats again once it is not: it takes no facts until then."""
+        root, full = self._machine.data.root, False
+        while True:
+            await asyncio.sleep(DISK_EVERY_S)
+            free = shutil.disk_usage(root).free
+            if not full and free < FULL_BYTES:
+                full = True
+                say(f"the disk of {root} is full ({free >> 20} MB free): nothing is accepted until there is room again")
+            elif full and free >= FREE_BYTES_MIN:
+                full = False
+                say(f"the disk of {root} has room again: starting nats again")
+                self._supervisor.restart("nats")
 
     def _on_signal(self) -> None:
         if self._stop.is_set():

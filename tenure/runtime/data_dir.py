@@ -24,6 +24,7 @@ from tenure.runtime.processes import ProcessIdentity
 
 T = TypeVar("T")
 
+RECENT_MAX = 10
 FREE_BYTES_MIN = 200 * 1024 * 1024
 
 
@@ -104,7 +105,8 @@ class DataDir:
         """Tell the CLI where the system answers, from here and as the last `up` of this user."""
         write_json(self.endpoint_file, msgspec.to_builtins(endpoint))
         with contextlib.suppress(OSError):  # a read-only home does not keep the system from running
-            write_json(last_up_file(), {"data": str(self.root)})
+            others = [str(root) for root in recent_roots() if root != self.root]
+            write_json(last_up_file(), {"data": [str(self.root), *others[: RECENT_MAX - 1]]})
 
     def endpoint(self) -> Endpoint | None:
         """Where the system of this directory answers, if one was started and has not ended in order."""
@@ -133,14 +135,14 @@ def default_root() -> Path:
 
 
 def last_up_file() -> Path:
-    """Which data directory this user's last `up` had."""
+    """Which data directories this user's latest `up`s had."""
     return platformdirs.user_state_path("tenure", appauthor=False) / "last-up.json"
 
 
-def last_root() -> Path | None:
-    """The data directory of this user's last `up`."""
-    found = _read(last_up_file(), dict[str, str])
-    return Path(found["data"]) if found and "data" in found else None
+def recent_roots() -> list[Path]:
+    """The data directories of this user's latest `up`s, the last one first."""
+    found = _read(last_up_file(), dict[str, list[str]])
+    return [Path(root) for root in found.get("data", [])] if found else []
 
 
 def write_json(path: Path, document: object) -> None:

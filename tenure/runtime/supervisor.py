@@ -226,8 +226,21 @@ class Supervisor:
                 boot_id=identity.boot_id,
                 name=child.spec.name,
             )
-        self._record(self._records)
+        self._note_children()
         return process
+
+    def _note_children(self) -> None:
+        """Write down what may be alive, for the next supervisor. Nothing stops because that cannot be written."""
+        try:
+            self._record(self._records)
+        except OSError as error:
+            self._say(f"the list of processes cannot be written: {error.strerror}")
+
+    def restart(self, name: str) -> None:
+        """End the child's process; another is started as after any end."""
+        process = self._children[name].process
+        if process is not None:
+            process.send(signal.SIGKILL)
 
     async def _stop(self, child: _Child, number: signal.Signals, hurry: asyncio.Event) -> None:
         child.stopping.set()
@@ -249,7 +262,7 @@ class Supervisor:
             await child.keeper
         child.close()
         self._records.pop(spec.name, None)
-        self._record(self._records)
+        self._note_children()
 
 
 def ready_details(path: Path, pid: int) -> dict[str, object] | None:

@@ -99,7 +99,8 @@ class Replicas:
             await asyncio.wait({self._launching[key]})
         self._watch(key)
         if key in self._pidfds:
-            files.write_stop(self._directory(key), StopRecord(grace_ms=grace_ms))
+            with contextlib.suppress(OSError):  # a full disk: the keeper knows the grace period of the launch
+                files.write_stop(self._directory(key), StopRecord(grace_ms=grace_ms))
             with contextlib.suppress(ProcessLookupError):  # it ended this moment
                 signal.pidfd_send_signal(self._pidfds[key], signal.SIGTERM)
         return key in self._running
