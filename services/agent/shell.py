@@ -13,7 +13,7 @@ import nats
 
 from services.agent.beats import Spool
 from services.agent.decider import role
-from services.agent.gpu.provider import GpuProvider
+from services.agent.gpu.provider import GpuProvider, GpuProviderError
 from services.agent.gpu.virtual import CpuUsage, VirtualProvider
 from services.agent.hands import Hands
 from services.agent.log_server import LogServer
@@ -153,7 +153,10 @@ def make_hosts(arguments: argparse.Namespace) -> tuple[dict[HostId, GpuProvider]
     if arguments.provider == "nvidia":
         from services.agent.gpu.nvidia import NvidiaProvider
 
-        provider = NvidiaProvider()
+        try:
+            provider = NvidiaProvider()
+        except GpuProviderError as error:
+            raise Refusal(field="--provider nvidia", problem=str(error), fix="or use --provider virtual") from error
         gpus = provider.gpus()
         if not gpus:
             raise Refusal(field="--provider", problem="no NVIDIA GPU on this host", fix="use --provider virtual")

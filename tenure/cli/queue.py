@@ -151,7 +151,8 @@ def _since(job: "jobs_pb2.Job") -> int:
 
 def _why(job: "jobs_pb2.Job", *, now: int) -> str:
     if job.state == "running" and job.runs and job.spec.min_runtime_ms:
-        return f"protected until {words.clock(job.runs[-1].protected_until_ms, now=now)}"
+        until = job.runs[-1].protected_until_ms
+        return f"protected until {words.clock(until, now=now)}" if until > now else "past its protection"
     if not job.why.reason:
         return ""
     rule = f" ({job.why.rule})" if job.why.rule else ""

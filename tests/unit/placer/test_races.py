@@ -39,6 +39,18 @@ def test_a_cancel_between_decision_and_start_stops_the_run_and_ends_the_job_once
     assert scene.act(4) == []
 
 
+def test_a_placer_killed_between_append_and_effect_starts_nothing_twice() -> None:
+    for with_snapshot in (True, False):
+        scene = Scene(hosts=2)
+        scene.job("j")
+        (assigned,) = scene.actor.step(1)
+        scene.actor.restart(with_snapshot=with_snapshot)  # before it has read what it wrote, before any agent has
+        assert scene.act_for(RunAssigned, 2) == []
+        scene.start("j.1")
+        scene.exit("j.1")
+        assert [fact.run for fact in scene.act_for(RunEnded, 3)] == [assigned.run]  # type: ignore[attr-defined]
+
+
 def test_a_host_drained_between_decision_and_start_gets_no_run() -> None:
     scene = Scene(hosts=1)
     scene.job("j")
