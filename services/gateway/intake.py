@@ -1,11 +1,12 @@
 """How a submission is written: once, whole, and durable before the user hears its id.
 
-A single job is one append. A batch longer than the log's atomic appends is written in order, its first job alone and
+A single job is one append. A batch longer than the log's atomic appends is written in parts, its first job alone and
 first: that claims the idempotency key. If the log goes away half-way the user gets no ids but an error, and the same
 batch sent again with the same key writes exactly what is missing: to the user it is all or nothing.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 
 from services.gateway.decider import check_submission
@@ -18,9 +19,10 @@ from tenure.domain.job import JobSpec
 from tenure.domain.names import check_label
 from tenure.domain.refusal import Refusal
 from tenure.events.intake import JobSubmitted
-from tenure.log.port import ATOMIC_MAX
+from tenure.log.port import ATOMIC_MAX, Appended
 
 BATCH_MAX = 10_000
+PARTS_AHEAD = 1
 _TRIES = 3
 
 
@@ -47,7 +49,7 @@ class Intake:
             facts = submitted_facts(specs, ids, key=key or None, now=now, cluster=gateway.cluster)
             claimed = await gateway.append(facts[:1])
             if not claimed.duplicate:
-                await self._write_rest(facts, key=key, since=1)
+                await self._write_rest(facts[1:], key=key, count=len(facts))
                 return ids
             if key:
                 return await self._again(await self._winner(specs, claimed.last, key=key), specs, key=key)
@@ -71,21 +73,29 @@ class Intake:
         if known.seen < known.count:
             now, cluster = self._gateway.now(), self._gateway.cluster
             facts = submitted_facts(specs, ids, key=key, now=now, cluster=cluster)
-            await self._write_rest(facts, key=key, since=known.seen)
+            missing = [fact for fact in facts if fact.job not in self._gateway.state.jobs]
+            await self._write_rest(missing, key=key, count=len(facts))
         return ids
 
-    async def _write_rest(self, facts: Sequence[JobSubmitted], *, key: str, since: int) -> None:
-        """Write the facts from number `since` on, in order, in atomic appends."""
-        for begin in range(since, len(facts), ATOMIC_MAX):
-            try:
-                await self._gateway.append(facts[begin : begin + ATOMIC_MAX])
-            except Away as trouble:
-                raise Away(_cut_short(begin, len(facts), key)) from trouble
-            except Full as full:
-                raise Full(
-                    field="log", problem=_cut_short(begin, len(facts), key), fix="free disk space first"
-                ) from full
-            await asyncio.sleep(0)  # others have their turn
+    async def _write_rest(self, facts: Sequence[JobSubmitted], *, key: str, count: int) -> None:
+        """Write these facts of a batch of `count` in atomic appends, the next on its way while one is committed."""
+        written = count - len(facts)
+        parts = deque(facts[begin : begin + ATOMIC_MAX] for begin in range(0, len(facts), ATOMIC_MAX))
+        flying: deque[asyncio.Task[Appended]] = deque()
+        try:
+            while parts or flying:
+                while parts and len(flying) <= PARTS_AHEAD:
+                    flying.append(asyncio.create_task(self._gateway.append(parts.popleft())))
+                await flying[0]
+                flying.popleft()
+                written += ATOMIC_MAX
+        except Away as trouble:
+            raise Away(_cut_short(written, count, key)) from trouble
+        except Full as full:
+            problem = _cut_short(written, count, key)
+            raise Full(field="log", problem=problem, fix="free disk space first") from full
+        finally:
+            await asyncio.gather(*flying, return_exceptions=True)
 
 
 def check_batch(specs: Sequence[JobSpec]) -> None:

@@ -1,8 +1,7 @@
 """The same request sent again: an idempotency key stands for what was first submitted under it, for good.
 
 The first fact under a key has an id made from the key, so that the log itself drops a second one, whoever sends it.
-The rest of a batch is written in order, so what is in the log is always a beginning of it, and the same batch sent
-again writes what is missing.
+The same batch sent again writes what is missing of it.
 """
 
 import hashlib

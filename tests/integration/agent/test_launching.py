@@ -1,6 +1,7 @@
 """Real processes: how a replica starts, what it finds, how its end is told, and what cannot be started."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -193,11 +194,12 @@ def test_a_hundred_launches_leave_no_process_and_no_descriptor(play):
     async def story(host: RealHost) -> None:
         await host.start("true", run="j-0.1")
         await host.exit_of("j-0.1")
+        gc.collect()  # what earlier tests left to be closed is not ours to count
         descriptors = open_descriptors()
         launched = await asyncio.gather(*(host.start("true", run=f"j-{number}.1") for number in range(1, 101)))
         await until(lambda: len(host.exits) == 101)
         assert {end.code for end in host.exits} == {0}
-        assert open_descriptors() == descriptors
+        assert open_descriptors() <= descriptors
         ours = {pid for one in launched for pid in (one.pid, one.keeper_pid)}
         await until(lambda: not ours & {stat.pid for stat in all_stats()})  # zombies included
 

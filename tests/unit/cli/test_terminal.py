@@ -117,7 +117,8 @@ def test_the_live_queue_ends_quietly_with_ctrl_c(gateway: Canned, terminal: tupl
     spec = jobs_pb2.JobSpec(budget="a", user="ana", replicas=1, gpus_per_replica=1, name="[red]fold")
     gateway.jobs = [jobs_pb2.Job(job_id="j1", state="running", spec=spec, submitted_at_ms=NOW)]
     ours, theirs = terminal
-    code = "import sys; from tenure.cli.main import main; sys.exit(main())"
+    heed = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # ignored where the tests run in the background
+    code = f"import signal, sys; {heed}; from tenure.cli.main import main; sys.exit(main())"
     with subprocess.Popen(
         [sys.executable, "-c", code, "queue", "--watch", "--every", "0.1"],
         env={**os.environ, "TENURE_SERVER": gateway.address, "TERM": "xterm", "COLUMNS": "120", "LINES": "20"},
