@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from services.gateway.evolve import READS
 from services.gateway.order import Order
@@ -79,6 +80,10 @@ class Gateway:
             raise Refusal(field="request", problem=f"cannot be written: {trouble}", fix="ask for less") from trouble
         self._written = max(self._written, appended.last)
         return appended
+
+    def writing_first(self) -> AbstractContextManager[None]:
+        """Fold nothing new while this lasts: many facts are being written, and their sender waits."""
+        return self._loop.held()
 
     async def folded(self, position: Position) -> None:
         """Wait until the fold has come to `position`. Raises `Away` when it does not."""

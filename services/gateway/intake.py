@@ -83,12 +83,13 @@ class Intake:
         parts = deque(facts[begin : begin + ATOMIC_MAX] for begin in range(0, len(facts), ATOMIC_MAX))
         flying: deque[asyncio.Task[Appended]] = deque()
         try:
-            while parts or flying:
-                while parts and len(flying) <= PARTS_AHEAD:
-                    flying.append(asyncio.create_task(self._gateway.append(parts.popleft())))
-                await flying[0]
-                flying.popleft()
-                written += ATOMIC_MAX
+            with self._gateway.writing_first():
+                while parts or flying:
+                    while parts and len(flying) <= PARTS_AHEAD:
+                        flying.append(asyncio.create_task(self._gateway.append(parts.popleft())))
+                    await flying[0]
+                    flying.popleft()
+                    written += ATOMIC_MAX
         except Away as trouble:
             raise Away(_cut_short(written, count, key)) from trouble
         except Full as full:

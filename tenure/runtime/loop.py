@@ -4,9 +4,10 @@ restore -> catch up -> [ wait -> fold -> decide -> append -> fold own facts -> p
 """
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Generic
 
 import msgspec
@@ -66,12 +67,26 @@ class Loop(Generic[S]):
         self._snapshot_at = time.monotonic()
         self._retry_s = RETRY_FIRST_S
         self._poked = asyncio.Event()
+        self._holders, self._free = 0, asyncio.Event()
+        self._free.set()
         self._pending: asyncio.Task[Sequence[Recorded]] | None = None
         self._metrics = LoopMetrics(role.name)
 
     def poke(self) -> None:
         """Decide again soon: something that is no fact has changed (the shell's own observations)."""
         self._poked.set()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Fold nothing new meanwhile: the process has something more urgent to do, and soon done."""
+        self._holders += 1
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            if self._holders == 0:
+                self._free.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Raises only on a broken assertion: the process is to end and to be restarted."""
@@ -139,6 +154,7 @@ class Loop(Generic[S]):
 
     async def _wait(self, feed: Feed, wake_at: Millis | None) -> None:
         """Wait for facts, a poke or the wake-up time, and fold what came."""
+        await self._free.wait()
         timeout = None if wake_at is None else max(0.0, (wake_at - self._clock.now()) / 1000)
         reading = self._reading(feed)
         poked = asyncio.create_task(self._poked.wait())
