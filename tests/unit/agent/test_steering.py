@@ -1,7 +1,10 @@
 """The agent's decider: what it launches, stops, forgets and says (P10, I2 on one host)."""
 
+from pathlib import Path
+
 from services.agent.decider import role
 from services.agent.instructions import ForgetRun, NeverStart, PrepareBeat, Said, StartReplica, StopReplica
+from services.agent.run_files import RunFiles
 from services.agent.state import Checkpoint, Key, Replica, State
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId, JobId, Position, RunId
@@ -138,6 +141,25 @@ def test_a_heartbeat_is_prepared_when_it_is_due_and_not_before_the_last_one_is_s
     assert PrepareBeat() not in agent.decide(9).instructions
     assert agent.decide(9).wake_at == 10
     assert PrepareBeat() in agent.decide(10).instructions
+
+
+def test_no_second_heartbeat_is_prepared_while_one_is_on_its_way_to_the_disk() -> None:
+    agent = Agent()
+    agent.state.next_beat_at, agent.state.preparing_beat = 10, True
+    assert PrepareBeat() not in agent.decide(20).instructions
+
+
+def test_a_restored_agent_launches_what_it_had_folded_but_not_launched() -> None:
+    agent = Agent()
+    agent.hear(assigned("h0"))
+    agent.state = agent.role.load(agent.role.dump(agent.state))
+    assert [told.place.replica for told in agent.decide().instructions if isinstance(told, StartReplica)] == [0]
+
+
+def test_a_run_that_never_started_can_be_noted_as_over(tmp_path: Path) -> None:
+    files = RunFiles(tmp_path, remove=lambda run: None)
+    files.note_over(RUN)
+    assert files.read_assigned(RUN) is None and (tmp_path / RUN / "over").exists()
 
 
 def test_a_snapshot_keeps_what_is_wanted() -> None:
