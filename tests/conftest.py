@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The clock of a shared machine says nothing about the code: how long an example takes is no reason to fail. CI tries the
-# same examples for the same code, so that what it says is about the change; new ones are found where people work.
+# The clock of a shared machine says nothing about the code: how long an example takes is no reason to fail.
+# CI tries the same examples for the same code, so that what it says is about the change; people find new ones.
 settings.register_profile(
     "shared machine", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
