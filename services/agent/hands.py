@@ -55,6 +55,8 @@ class Hands:
         self.replicas = Replicas(run_dir=run_dir, launcher=self._launcher, on_exit=self._on_exit, now=clock.now)
         self.files = RunFiles(run_dir, remove=self.replicas.forget)
         self._prepared: dict[Key, Millis] = {}
+        self._beating = asyncio.Lock()
+        """Held while heartbeats are made and written: how far a replica's occupancy is told is not known meanwhile."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving = False
         self.failure: BaseException | None = None
@@ -247,11 +249,17 @@ class Hands:
 
     async def _report_exit(self, replica: Replica, ended: process.ReplicaExit) -> None:
         await self._look_for_checkpoints([replica])
-        replica.exit = self._exit_of(replica, ended)
+        async with self._beating:
+            replica.exit = self._exit_of(replica, ended)
         self._seen(replica)
 
     def _exit_of(self, replica: Replica, ended: process.ReplicaExit) -> ReplicaExit:
-        """The exit as the log is told it: was it the job, a stop that the placer asked for, or the host?"""
+        """The exit as the log is told it: was it the job, a stop that the placer asked for, or the host?
+
+        It is not before the last heartbeat that reports the replica: that one may have been made between its end and
+        the moment we heard of it, and what is charged must be what was reported.
+        """
+        told = max(replica.occupied_until or 0, self._prepared.get(replica.key, 0))
         unknown = ended.code is None and ended.signal is None
         wanted = self.state.core.runs.get(replica.key.run)
         asked = replica.told_to_stop or wanted is None or wanted.stop
@@ -261,7 +269,7 @@ class Hands:
         return ReplicaExit(
             replica=ended.replica,
             host=replica.host,
-            at=ended.at,
+            at=max(ended.at, told),
             started_at=replica.started_at,
             code=ended.code,
             signal=ended.signal,
@@ -304,19 +312,19 @@ class Hands:
     async def _write_beats(self) -> None:
         held, working = self._held(), [spec.host for spec in self.state.hosts]
         shares, gpus = await asyncio.to_thread(self._measure, held, working)
-        beats, prepared = make_beats(
-            self.state,
-            self._clock.now(),
-            agent=self._agent,
-            busy=lambda replica: mean_share(shares.get(replica.host, {}), replica.place.gpus),
-            gpus_working=lambda spec: gpus[spec.host],
-        )
-        until = {spool_key(r.key): r.occupied_until for r in self.state.replicas.values() if r.occupied_until}
-        until.update({spool_key(key): instant for key, instant in prepared.items()})
-        await asyncio.to_thread(
-            write_spool, self._spool_path, Spool(before=self.state.position, beats=beats, occupied_until=until)
-        )
-        self._pend(beats, prepared)
+        async with self._beating:
+            beats, prepared = make_beats(
+                self.state,
+                self._clock.now(),
+                agent=self._agent,
+                busy=lambda replica: mean_share(shares.get(replica.host, {}), replica.place.gpus),
+                gpus_working=lambda spec: gpus[spec.host],
+            )
+            until = {spool_key(r.key): r.occupied_until for r in self.state.replicas.values() if r.occupied_until}
+            until.update({spool_key(key): instant for key, instant in prepared.items()})
+            spool = Spool(before=self.state.position, beats=beats, occupied_until=until)
+            await asyncio.to_thread(write_spool, self._spool_path, spool)
+            self._pend(beats, prepared)
 
     def _pend(self, beats: tuple[Heartbeat, ...], prepared: Mapping[Key, Millis]) -> None:
         self.state.pending_beats, self._prepared = beats, dict(prepared)

@@ -22,7 +22,7 @@ from tenure.events.placing import (
     RunStarted,
     RunStopRequested,
 )
-from tenure.events.reports import HostRegistered, ReplicasExited, ReplicasStarted
+from tenure.events.reports import Heartbeat, HostRegistered, ReplicasExited, ReplicasStarted
 
 
 def check_log(recorded: Sequence[Recorded]) -> None:
@@ -35,6 +35,7 @@ def check_log(recorded: Sequence[Recorded]) -> None:
     check_gangs(facts)
     check_ends(facts)
     check_occupancy(facts)
+    check_segments(facts)
 
 
 def check_holding(facts: Iterable[Fact]) -> None:
@@ -203,6 +204,29 @@ def check_occupancy(facts: Sequence[Fact]) -> None:
             assert fact.charged_gpu_ms >= 0 and fact.refunded_gpu_ms >= 0, f"I5: {fact}"
             assert placed[fact.run].allocated, f"P2: unallocated {fact.run} was charged"
             assert fact.charged_gpu_ms + fact.refunded_gpu_ms == occupied[fact.run], f"I5: {fact}, {occupied[fact.run]}"
+
+
+def check_segments(facts: Sequence[Fact], *, complete: bool = False) -> None:
+    """I5: heartbeats report no more of a run on a host than its replicas held; `complete`: and no less."""
+    placed = {fact.run: fact for fact in facts if isinstance(fact, RunAssigned)}
+    held: dict[tuple[RunId, HostId], GpuMillis] = defaultdict(int)
+    live = {(run, place.host) for run, assigned in placed.items() for place in assigned.placement}
+    spans = replica_spans(facts)
+    for run, assigned in placed.items():
+        gone = [place for place in assigned.placement if (run, place.replica) in spans]
+        for place in gone:
+            since, until = spans[run, place.replica]
+            held[run, place.host] += len(place.gpus) * (until - since)
+        if len(gone) == len(assigned.placement):
+            live -= {(run, place.host) for place in gone}
+    told: dict[tuple[RunId, HostId], GpuMillis] = defaultdict(int)
+    for fact in facts:
+        for beat in fact.hosts if isinstance(fact, Heartbeat) else ():
+            for segment in beat.segments:
+                told[segment.run, beat.host] += segment.gpus * (segment.until - segment.since)
+    for key in (told.keys() | held.keys()) - live:
+        assert told[key] <= held[key], f"I5: {key} was reported to hold {told[key]} GPU-ms, and held {held[key]}"
+        assert told[key] == held[key] or not complete, f"I5: {key} held {held[key]} GPU-ms, reported were {told[key]}"
 
 
 def replica_spans(facts: Iterable[Fact]) -> dict[tuple[RunId, int], tuple[Millis, Millis]]:
