@@ -21,7 +21,7 @@ class Actor(Generic[S]):
     def __init__(self, role: Role[S], log: MemoryLog, *, cluster: str) -> None:
         self.role = role
         self.state: S = role.initial()
-        self.wake_at: Millis | None = None
+        self.wake_at: Millis | None = 0
         self._kinds = frozenset(role.reads)
         self._log, self._cluster = log, cluster
         self._read: Position = LOG_START
@@ -29,15 +29,24 @@ class Actor(Generic[S]):
 
     def fold(self) -> int:
         """Fold what is new in the log. Returns how many facts that were."""
-        role, state, count = self.role, self.state, 0
-        for recorded in self._log.since(self._read):
-            self._read = recorded.position
-            if type(recorded.fact) in self._kinds:
+        recorded, kinds, evolve, state = self._log.recorded, self._kinds, self.role.evolve, self.state
+        guard, count = self.role.guard, 0
+        for index in range(self._read, len(recorded)):
+            entry = recorded[index]
+            fact = entry.fact
+            if type(fact) in kinds:
                 count += 1
-                role.evolve(state, recorded)
-                if role.guard is not None and role.guard.covers(recorded.fact.lane):
-                    self._guarded = recorded.position
+                evolve(state, entry)
+                if guard is not None and (fact.lane is guard or guard.covers(fact.lane)):
+                    self._guarded = entry.position
+        self._read = Position(len(recorded))
         return count
+
+    def turn(self, now: Millis) -> int:
+        """Act if there is news or a wake-up is due, as the live loop does. Returns how many facts it said."""
+        if not self.fold() and (self.wake_at is None or self.wake_at > now):
+            return 0
+        return self.act(now)
 
     def act(self, now: Millis) -> int:
         """Step until the role has nothing more to say now. Returns how many facts it said."""
@@ -60,17 +69,18 @@ class Actor(Generic[S]):
         self.wake_at = decision.wake_at
         if between is not None and decision.facts:
             between()
+        if not decision.facts:
+            return ()
         facts = [
             stamped(fact, role=self.role.name, assumes=decision.assumes, number=number, cluster=self._cluster)
             for number, fact in enumerate(decision.facts)
         ]
-        if facts:
-            guard = self.role.guard
-            expect = None if guard is None else Expect(lane=guard, last=self._guarded)
-            try:
-                self._log.append_now(facts, expect=expect)
-            except Conflict:
-                return ()
+        guard = self.role.guard
+        expect = None if guard is None else Expect(lane=guard, last=self._guarded)
+        try:
+            self._log.append_now(facts, expect=expect)
+        except Conflict:
+            return ()
         return facts
 
     def restart(self, *, with_snapshot: bool) -> None:
@@ -79,3 +89,4 @@ class Actor(Generic[S]):
             self.state = self.role.load(self.role.dump(self.state))
         else:
             self.state, self._read, self._guarded = self.role.initial(), LOG_START, LOG_START
+            self.fold()

@@ -4,15 +4,16 @@ They stand in for real hosts and processes only: everything that is decided is d
 """
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import LOG_START, FactId, HostId, JobId, Position, RunId
-from tenure.domain.units import Millis
-from tenure.events.fact import Fact
+from tenure.domain.job import Placement, ReplicaPlace
+from tenure.domain.units import MINUTE, Millis
+from tenure.events.fact import Fact, Lane
 from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested
 from tenure.events.reports import (
     CheckpointReported,
@@ -47,6 +48,19 @@ class Behaviour:
     """Only this replica exits with `exit_code` when the work is done; the others go on until they are told to stop."""
 
 
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """What stopping costs the simulated work of resumable jobs (design, section 6). Lengths of time in milliseconds."""
+
+    restart_overhead_ms: Millis = 2 * MINUTE
+    """Every run of a resumable job but its first spends so long before it goes on where it was."""
+    checkpoint_interval_ms: Millis = 30 * MINUTE
+    """A host loss throws a resumable job back to its last periodic checkpoint."""
+
+
+FREE = Work(restart_overhead_ms=0, checkpoint_interval_ms=0)
+"""Nothing is lost by stopping."""
+
+
 @dataclass(slots=True, kw_only=True)
 class _Process:
     """One run as its hosts see it."""
@@ -56,18 +70,23 @@ class _Process:
     started_at: Millis | None = None
     told_to_stop_at: Millis | None = None
     exited: set[int] = field(default_factory=set)
+    broken: bool = False
+    """A host of it was lost: the rest of the gang saves nothing any more."""
 
 
 class VirtualAgents:
     """All hosts of a world, one agent. `act` lets things happen up to `now`; `next_at` is when the next one is due."""
 
-    def __init__(self, specs: tuple[HostSpec, ...], log: MemoryLog, *, cluster: str, heartbeat_ms: Millis) -> None:
+    def __init__(
+        self, specs: tuple[HostSpec, ...], log: MemoryLog, *, cluster: str, heartbeat_ms: Millis, work: Work = FREE
+    ) -> None:
         self.behaviours: dict[JobId, Behaviour] = {}
         self.silent: dict[HostId, None] = {}
-        self._specs, self._log, self._cluster, self._heartbeat_ms = specs, log, cluster, heartbeat_ms
+        self._specs, self._log, self._cluster, self._heartbeat_ms, self._work = specs, log, cluster, heartbeat_ms, work
         self._read: Position = LOG_START
         self._processes: dict[RunId, _Process] = {}
         self._done_ms: dict[JobId, Millis] = {}
+        """Work that resumable jobs have behind them; a job is here from its first stop on."""
         self._withheld: list[tuple[Fact, tuple[HostId, ...]]] = []
         self._due: list[tuple[Millis, int, Callable[[Millis], None]]] = []
         self._count = 0
@@ -81,14 +100,17 @@ class VirtualAgents:
 
     def act(self, now: Millis) -> int:
         """Do what is due, follow the log. Returns how many facts were said."""
-        before = len(self._log.recorded)
-        for recorded in self._log.since(self._read):
-            self._read = recorded.position
-            self._follow(recorded.fact, now)
+        recorded = self._log.recorded
+        before = len(recorded)
+        for index in range(self._read, before):
+            fact = recorded[index].fact
+            if fact.lane is Lane.RUNS:
+                self._follow(fact, now)
+        self._read = Position(before)
         while self._due[0][0] <= now:
             at, _, happen = heapq.heappop(self._due)
             happen(at)
-        return len(self._log.recorded) - before
+        return len(recorded) - before
 
     def speak_again(self, host: HostId) -> None:
         """A silent host is heard again: what happened meanwhile is reported now, with its true times."""
@@ -97,12 +119,20 @@ class VirtualAgents:
         for fact, hosts in withheld:
             self._say(fact, hosts=hosts)
 
+    def lose(self, host: HostId, now: Millis) -> None:
+        """The host fails with all it runs: its replicas are gone at once, and nothing since the last checkpoint is left."""
+        for process in list(self._processes.values()):
+            if any(place.host == host for place in process.assigned.placement):
+                self._fall_back(process, now)
+                on_host = {place.replica for place in process.assigned.placement if place.host == host}
+                self._exit(process, now, code=None, signal=None, only=on_host, lost=True)
+
     def _at(self, when: Millis, happen: Callable[[Millis], None]) -> None:
         self._count += 1
         heapq.heappush(self._due, (when, self._count, happen))
 
     def _say(self, fact: Fact, *, hosts: Iterable[HostId] = ()) -> None:
-        if any(host in self.silent for host in hosts):
+        if self.silent and any(host in self.silent for host in hosts):
             self._withheld.append((fact, tuple(hosts)))
             return
         self._count += 1
@@ -143,16 +173,16 @@ class VirtualAgents:
 
     def _start(self, process: _Process, now: Millis) -> None:
         assigned, behaviour = process.assigned, process.behaviour
-        if process.told_to_stop_at is not None:
+        if process.told_to_stop_at is not None or process.exited:
             return
         process.started_at = now
-        for host in dict.fromkeys(place.host for place in assigned.placement):
-            starts = tuple(
-                ReplicaStart(replica=p.replica, host=host, at=now) for p in assigned.placement if p.host == host
-            )
-            self._say(ReplicasStarted(at=now, run=assigned.run, job=assigned.job, replicas=starts), hosts=[host])
-        done = self._done_ms.get(assigned.job, 0) if assigned.resumable else 0
-        self._at(now + max(0, behaviour.runs_for_ms - done), lambda at: self._work_done(process, at))
+        for hosts, places in self._reports(assigned.placement):
+            starts = tuple([ReplicaStart(replica=place.replica, host=place.host, at=now) for place in places])
+            self._say(ReplicasStarted(at=now, run=assigned.run, job=assigned.job, replicas=starts), hosts=hosts)
+        left = behaviour.runs_for_ms
+        if assigned.job in self._done_ms:
+            left = max(0, left - self._done_ms[assigned.job]) + self._work.restart_overhead_ms
+        self._at(now + left, lambda at: self._work_done(process, at))
 
     def _work_done(self, process: _Process, now: Millis) -> None:
         broken = process.behaviour.breaks_replica
@@ -163,29 +193,70 @@ class VirtualAgents:
         behaviour, assigned = process.behaviour, process.assigned
         if len(process.exited) == len(assigned.placement):
             return
-        if process.started_at is not None and assigned.resumable and behaviour.saves_on_stop:
-            done = self._done_ms.get(assigned.job, 0) + now - process.started_at
-            self._done_ms[assigned.job] = done
-            host = assigned.placement[0].host
-            self._say(CheckpointReported(at=now, run=assigned.run, job=assigned.job, host=host), hosts=[host])
+        if behaviour.saves_on_stop and not process.broken:
+            self._save(process, now, up_to=now)
         killed = behaviour.stops_after_ms > assigned.grace_ms
         code = None if killed else behaviour.stop_exit_code
         self._exit(process, now, code=code, signal=None if code is not None else SIGKILL if killed else SIGTERM)
 
+    def _fall_back(self, process: _Process, now: Millis) -> None:
+        """What is left of a run after a host loss: its last periodic checkpoint."""
+        if process.started_at is not None and not process.broken and self._work.checkpoint_interval_ms:
+            began = process.started_at + self._overhead(process)
+            whole = max(0, now - began) // self._work.checkpoint_interval_ms
+            if whole:
+                self._save(process, now, up_to=began + whole * self._work.checkpoint_interval_ms)
+        if process.assigned.resumable:
+            self._done_ms.setdefault(process.assigned.job, 0)
+        process.broken = True
+
+    def _save(self, process: _Process, now: Millis, *, up_to: Millis) -> None:
+        """A resumable run that began has a checkpoint of what it had done by `up_to`."""
+        assigned = process.assigned
+        if process.started_at is None or not assigned.resumable:
+            return
+        fresh = max(0, up_to - process.started_at - self._overhead(process))
+        self._done_ms[assigned.job] = self._done_ms.get(assigned.job, 0) + fresh
+        host = assigned.placement[0].host
+        self._say(CheckpointReported(at=up_to, run=assigned.run, job=assigned.job, host=host), hosts=[host])
+
+    def _overhead(self, process: _Process) -> Millis:
+        return self._work.restart_overhead_ms if process.assigned.job in self._done_ms else 0
+
     def _exit(
-        self, process: _Process, now: Millis, *, code: int | None, signal: int | None, only: set[int] | None = None
+        self,
+        process: _Process,
+        now: Millis,
+        *,
+        code: int | None,
+        signal: int | None,
+        only: set[int] | None = None,
+        lost: bool = False,
     ) -> None:
         assigned = process.assigned
-        for host in dict.fromkeys(place.host for place in assigned.placement):
+        for hosts, places in self._reports(assigned.placement):
             exits = tuple(
-                ReplicaExit(
-                    replica=place.replica, host=host, at=now, started_at=process.started_at, code=code, signal=signal
-                )
-                for place in assigned.placement
-                if place.host == host
-                and place.replica not in process.exited
-                and (only is None or place.replica in only)
+                [
+                    ReplicaExit(
+                        replica=place.replica,
+                        host=place.host,
+                        at=now,
+                        started_at=process.started_at,
+                        code=code,
+                        signal=signal,
+                        lost=lost,
+                    )
+                    for place in places
+                    if place.replica not in process.exited and (only is None or place.replica in only)
+                ]
             )
-            process.exited.update(gone.replica for gone in exits)
+            process.exited.update([gone.replica for gone in exits])
             if exits:
-                self._say(ReplicasExited(at=now, run=assigned.run, job=assigned.job, replicas=exits), hosts=[host])
+                self._say(ReplicasExited(at=now, run=assigned.run, job=assigned.job, replicas=exits), hosts=hosts)
+
+    def _reports(self, placement: Placement) -> Iterable[tuple[list[HostId], Sequence[ReplicaPlace]]]:
+        """What the agent says in one fact: all of a run, or host by host while some are silent."""
+        hosts = list(dict.fromkeys([place.host for place in placement]))
+        if not self.silent:
+            return [(hosts, placement)]
+        return [([host], [place for place in placement if place.host == host]) for host in hosts]

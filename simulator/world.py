@@ -14,7 +14,7 @@ from services.health import decider as health
 from services.placer import decider as placer
 from services.ranker import decider as ranker
 from simulator.actor import Actor
-from simulator.agents import Behaviour, VirtualAgents
+from simulator.agents import FREE, Behaviour, VirtualAgents, Work
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import FactId, HostId, JobId, UserName
 from tenure.domain.job import JobSpec
@@ -29,17 +29,35 @@ from tenure.runtime.role import Role
 
 CLUSTER = "sim"
 OPERATOR = UserName("operator")
+Roles = Callable[[Policy], list[Role[Any]]]
+"""Makes the deciders of a world, in the order in which they take their turns."""
+
+
+def fair(policy: Policy) -> list[Role[Any]]:
+    """P1-P11: the services' own."""
+    return [health.role(policy), budget.role(policy), ranker.role(policy), placer.role(policy)]
+
+
+FAIR: Roles = fair
 
 
 class World:
     """Hosts, a budget tree and the deciders. Instants are milliseconds since the world began."""
 
-    def __init__(self, *, hosts: Sequence[HostSpec], tree: BudgetTree, policy: Policy) -> None:
+    def __init__(
+        self,
+        *,
+        hosts: Sequence[HostSpec],
+        tree: BudgetTree,
+        policy: Policy,
+        roles: Roles = FAIR,
+        work: Work = FREE,
+    ) -> None:
         self.log = MemoryLog()
         self.now: Millis = 0
-        self.agents = VirtualAgents(tuple(hosts), self.log, cluster=CLUSTER, heartbeat_ms=policy.heartbeat_ms)
-        roles: list[Role[Any]] = [health.role(policy), budget.role(policy), ranker.role(policy), placer.role(policy)]
-        self.actors: list[Actor[Any]] = [Actor(role, self.log, cluster=CLUSTER) for role in roles]
+        heartbeat_ms = policy.heartbeat_ms
+        self.agents = VirtualAgents(tuple(hosts), self.log, cluster=CLUSTER, heartbeat_ms=heartbeat_ms, work=work)
+        self.actors: list[Actor[Any]] = [Actor(role, self.log, cluster=CLUSTER) for role in roles(policy)]
         self._script: list[tuple[Millis, int, Callable[[], None]]] = []
         self._said = 0
         self._planned = 0
@@ -88,6 +106,11 @@ class World:
         """An operator resumes a host now."""
         self._say(ResumeRequested(at=self.now, host=host, by=OPERATOR))
 
+    def lose(self, host: HostId, *, kind: str = "fault") -> None:
+        """A host fails now with all it runs, and is taken out of service."""
+        self.agents.lose(host, self.now)
+        self._say(DrainRequested(at=self.now, host=host, by=OPERATOR, comment=kind, fatal=True))
+
     def repair(self, host: HostId) -> None:
         """Somebody repaired a host."""
         self._say(RepairCompleted(at=self.now, host=host, by=OPERATOR))
@@ -102,13 +125,19 @@ class World:
 
     def _settle(self) -> None:
         """Let agents and roles act at this instant until nobody has more to say."""
-        while self.agents.act(self.now) + sum(actor.act(self.now) for actor in self.actors):
-            pass
+        now, agents, actors = self.now, self.agents, self.actors
+        said = 1
+        while said:
+            said = agents.act(now)
+            for actor in actors:
+                said += actor.turn(now)
 
     def _next_at(self) -> Millis:
-        due = [self.agents.next_at]
-        due += [actor.wake_at for actor in self.actors if actor.wake_at is not None]
-        if self._script:
-            due.append(self._script[0][0])
-        later = [when for when in due if when > self.now]
-        return min(due) if self._script and self._script[0][0] <= self.now else min(later)
+        """The next instant at which anything can change. An action that is due is due now."""
+        next_at = self.agents.next_at
+        for actor in self.actors:
+            if actor.wake_at is not None and self.now < actor.wake_at < next_at:
+                next_at = actor.wake_at
+        if self._script and self._script[0][0] < next_at:
+            next_at = max(self._script[0][0], self.now)
+        return next_at
