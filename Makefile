@@ -25,7 +25,7 @@ $(LOCKED): requirements.lock
 	@echo "1/3 a virtual environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "make: $(PYTHON) cannot make one; on Debian and Ubuntu: apt install python3.11-venv" >&2; exit 1; }
-	@echo "2/3 the packages of requirements.lock, each checked against its hash (1.2 GB on disk)"
+	@echo "2/3 the packages of requirements.lock, each checked against its hash (1.4 GB on disk)"
 	@$(PIP) install --require-hashes --requirement requirements.lock
 	@touch $@
 
