@@ -7,10 +7,10 @@ seconds, which may have fractions. What a cluster or a policy refuses (a job lar
 above the cap) is no error here: admission rejects it in the simulation, as it would have been.
 """
 
-from collections.abc import Iterator
-from operator import itemgetter
+from collections.abc import Callable, Iterator
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
@@ -39,7 +39,6 @@ COLUMNS = (
     "kind",
 )
 OPTIONAL = ("gpu_type",)
-_OF_SPEC = ("budget", "user", "replicas", "gpus_per_replica", "min_runtime_s", "resumable", "priority")
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _LAUNCH = Launch(command=("simulated",))
 """Nothing is launched, but a job has a command."""
@@ -91,27 +90,29 @@ def read_trace(path: Path, *, tree: BudgetTree, skip_bad: bool = False) -> Workl
     if not jobs:
         reason = f"none of its {len(bad)} rows can be used ({bad[0].reason})" if bad else "no jobs below the columns"
         raise Refusal(field=str(path), problem=reason, fix="give one row for each job")
-    jobs.sort(key=lambda job: (job.submitted_at, job.job))
+    jobs.sort(key=attrgetter("submitted_at", "job"))
     return Workload(jobs=tuple(jobs), bad=tuple(bad))
 
 
 class _Rows:
-    """Reads rows, cheaply where they repeat: jobs alike share one specification, and each is checked once."""
+    """Reads rows, cheaply where they repeat: a text is checked once a column, jobs alike share one specification."""
 
     def __init__(self, names: dict[str, int], *, tree: BudgetTree) -> None:
         self._names, self._tree = names, tree
         self._lines: dict[str, int] = {}
         """The line of each job that was read."""
-        self._specs: dict[tuple[str, ...], JobSpec] = {}
-        """By the fields they were made of."""
         self._kinds: dict[str, str] = {}
+        self._of_spec = tuple(column for column in _FIELDS if column in names)
+        self._values: dict[str, dict[str, Any]] = {column: {} for column in self._of_spec}
+        self._specs: dict[tuple[str, ...], JobSpec] = {}
+        """By the texts they were made of, in the order of `_of_spec`."""
 
     def read(self, file: IO[bytes]) -> Iterator[tuple[int, TraceJob | Refusal]]:
         """Each row below the columns with its line, as a job or as what is wrong with it."""
         names = self._names
-        width, specs, seconds = len(names), self._specs, csv_file.seconds
+        width, specs, lines, kinds, seconds = len(names), self._specs, self._lines, self._kinds, csv_file.seconds
         job_id, submit, runtime, kind = (names[name] for name in ("job_id", "submit_s", "runtime_s", "kind"))
-        of_spec = itemgetter(*(names[name] for name in (*_OF_SPEC, *OPTIONAL) if name in names))
+        of_spec = itemgetter(*(names[column] for column in self._of_spec))
         for line, raw in enumerate(file, start=2):
             if raw.isspace():
                 continue
@@ -119,59 +120,83 @@ class _Rows:
                 row = csv_file.fields(raw)
                 if len(row) != width:
                     csv_file.check_width(row, names=names)
-                key = of_spec(row)
-                spec = specs.get(key)
-                submitted_at = seconds(row[submit], column="submit_s")
-                runs_for_ms = seconds(row[runtime], column="runtime_s")
                 job = TraceJob(
                     job=self._job_id(row[job_id]),
-                    submitted_at=submitted_at,
-                    spec=self._spec(key) if spec is None else spec,
-                    runs_for_ms=runs_for_ms,
-                    kind=self._kind(row[kind]),
+                    submitted_at=seconds(row[submit], column="submit_s"),
+                    spec=specs.get(key := of_spec(row)) or self._spec(key),
+                    runs_for_ms=seconds(row[runtime], column="runtime_s"),
+                    kind=kinds.get(row[kind]) or self._kind(row[kind]),
                 )
-                self._lines[job.job] = line
+                lines[job.job] = line
                 yield line, job
             except Refusal as refusal:
                 yield line, refusal
 
     def _job_id(self, text: str) -> JobId:
         word = text.strip()
-        earlier = self._lines.get(word)
-        if earlier is not None:
-            raise Refusal(
-                field="job_id", problem=f"{shown(word)} is also in line {earlier}", fix="give each job an id of its own"
-            )
+        if word in self._lines:
+            problem = f"{shown(word)} is also in line {self._lines[word]}"
+            raise Refusal(field="job_id", problem=problem, fix="give each job an id of its own")
         if not word:
             raise Refusal(field="job_id", problem="empty", fix="give each job an id of its own")
         return JobId(check_label(word, field="job_id"))
 
     def _kind(self, text: str) -> str:
-        kind = self._kinds.get(text)
-        if kind is None:
-            kind = self._kinds[text] = check_label(text.strip(), field="kind")
+        self._kinds[text] = kind = check_label(text.strip(), field="kind")
         return kind
 
     def _spec(self, key: tuple[str, ...]) -> JobSpec:
-        """What the fields of a row ask for, `gpu_type` last if there is one. Raises `Refusal`."""
-        budget, user, replicas, gpus, min_runtime, resumable, priority, *rest = (text.strip() for text in key)
-        check_budget(BudgetPath(budget), tree=self._tree)
-        if not user:
-            raise Refusal(field="user", problem="empty", fix="say whose job it is")
-        can_resume = _BOOLEANS.get(resumable.lower())
-        if can_resume is None:
-            problem = f"{shown(resumable)} is neither true nor false" if resumable else "empty"
-            raise Refusal(field="resumable", problem=problem, fix="write true or false")
-        spec = JobSpec(
-            budget=BudgetPath(budget),
-            user=UserName(check_label(user, field="user")),
-            replicas=csv_file.whole(replicas, column="replicas", least=1, most=REPLICAS_MAX),
-            gpus_per_replica=csv_file.whole(gpus, column="gpus_per_replica", least=1, most=GPUS_PER_HOST_MAX),
-            min_runtime_ms=csv_file.seconds(min_runtime, column="min_runtime_s"),
-            resumable=can_resume,
-            priority=csv_file.whole(priority, column="priority", least=-PRIORITY_MAX, most=PRIORITY_MAX),
-            gpu_type=check_word(rest[0], field="gpu_type") if rest and rest[0] else None,
-            launch=_LAUNCH,
-        )
-        self._specs[key] = spec
+        """What the texts of a row ask for. Raises `Refusal`."""
+        values: dict[str, Any] = {}
+        for column, text in zip(self._of_spec, key, strict=True):
+            known, (name, read) = self._values[column], _FIELDS[column]
+            if text not in known:
+                known[text] = read(text.strip(), self._tree)
+            values[name] = known[text]
+        self._specs[key] = spec = JobSpec(launch=_LAUNCH, **values)
         return spec
+
+
+def _budget(text: str, tree: BudgetTree) -> BudgetPath:
+    check_budget(BudgetPath(text), tree=tree)
+    return BudgetPath(text)
+
+
+def _user(text: str, _: BudgetTree) -> UserName:
+    if not text:
+        raise Refusal(field="user", problem="empty", fix="say whose job it is")
+    return UserName(check_label(text, field="user"))
+
+
+def _resumable(text: str, _: BudgetTree) -> bool:
+    value = _BOOLEANS.get(text.lower())
+    if value is None:
+        problem = f"{shown(text)} is neither true nor false" if text else "empty"
+        raise Refusal(field="resumable", problem=problem, fix="write true or false")
+    return value
+
+
+def _gpu_type(text: str, _: BudgetTree) -> str | None:
+    return check_word(text, field="gpu_type") if text else None
+
+
+def _seconds(column: str) -> "_Read":
+    return lambda text, _: csv_file.seconds(text, column=column)
+
+
+def _whole(column: str, *, least: int, most: int) -> "_Read":
+    return lambda text, _: csv_file.whole(text, column=column, least=least, most=most)
+
+
+_Read = Callable[[str, BudgetTree], Any]
+_FIELDS: dict[str, tuple[str, _Read]] = {
+    "budget": ("budget", _budget),
+    "user": ("user", _user),
+    "replicas": ("replicas", _whole("replicas", least=1, most=REPLICAS_MAX)),
+    "gpus_per_replica": ("gpus_per_replica", _whole("gpus_per_replica", least=1, most=GPUS_PER_HOST_MAX)),
+    "min_runtime_s": ("min_runtime_ms", _seconds("min_runtime_s")),
+    "resumable": ("resumable", _resumable),
+    "priority": ("priority", _whole("priority", least=-PRIORITY_MAX, most=PRIORITY_MAX)),
+    "gpu_type": ("gpu_type", _gpu_type),
+}
+"""For the columns that make a specification: the field each becomes, and what reads it."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli import budgets, doctor, hosts, jobs, log, output, queue, serve, submit, up
+from tenure.cli import budgets, doctor, hosts, jobs, log, output, queue, serve, simulate, submit, trace, up
 
 app = typer.Typer(
     name="tenure",
@@ -14,7 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (up, submit, queue, jobs, output, budgets, hosts, serve, log, doctor):
+for module in (up, submit, queue, jobs, output, budgets, hosts, serve, simulate, trace, log, doctor):
     module.register(app)
 
 

@@ -2,16 +2,15 @@
 
 import asyncio
 import contextlib
-import gzip
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tenure.cli.connection import find
+from tenure.cli.files import writable, write_lines
 from tenure.cli.options import SYSTEM
 from tenure.cli.terminal import is_terminal
 from tenure.domain.refusal import Refusal
@@ -47,19 +46,14 @@ def export(
     from tenure.export.jsonl import lines
     from tenure.log.port import Unavailable
 
-    if output is not None and not os.access(output.absolute().parent, os.W_OK):
-        raise Refusal(
-            field="--output",
-            problem=f"{output.absolute().parent} cannot be written",
-            fix="name a file in a directory that you may write",
-        )
+    place = None if output is None else writable(output, field="--output")
     url, name = _where(nats, cluster)
     with _progress() as show:
         try:
             facts = asyncio.run(_read(url, name, show))
         except Unavailable as away:
             raise ServerUnreachable(str(away), code="UNAVAILABLE") from away
-    written = _write(output, lines(facts))
+    written = _write(place, lines(facts))
     if output is not None:
         print(f"{written} lines of {len(facts)} facts in {output}", file=sys.stderr)
 
@@ -99,34 +93,15 @@ async def _read(url: str, cluster: str, show: "Show") -> "list[Recorded]":
 
 
 def _write(output: Path | None, lines: Iterable[bytes]) -> int:
-    """Write the lines; a file is replaced only when all of them are written. How many there were."""
+    """Write the lines; how many there were."""
+    if output is not None:
+        return write_lines(output, lines)
     written = 0
-    if output is None:
-        for line in lines:
-            sys.stdout.buffer.write(line + b"\n")
-            written += 1
-        sys.stdout.buffer.flush()
-        return written
-    fresh = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        with _opened(fresh, compress=output.suffix == ".gz") as file:
-            for line in lines:
-                file.write(line + b"\n")
-                written += 1
-        fresh.replace(output)
-    finally:
-        fresh.unlink(missing_ok=True)
+    for line in lines:
+        sys.stdout.buffer.write(line + b"\n")
+        written += 1
+    sys.stdout.buffer.flush()
     return written
-
-
-@contextlib.contextmanager
-def _opened(path: Path, *, compress: bool) -> Iterator[IO[bytes]]:
-    with path.open("wb") as file:
-        if not compress:
-            yield file
-            return
-        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-            yield packed  # type: ignore[misc]  # it writes bytes like any binary file
 
 
 @contextlib.contextmanager

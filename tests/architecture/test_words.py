@@ -52,6 +52,10 @@ ELSEWHERE = {
         re.compile(r"^from tenure\.domain\.tree import|^class BudgetNode\b|\btree\.nodes\b", re.MULTILINE),
         frozenset({"node", "nodes", "NODES_MAX"}),
     ),
+    "the simulator's workload: all the jobs of a trace": (
+        re.compile(r"^ *from simulator\.workload import|^class Workload\b", re.MULTILINE),
+        frozenset({"workload", "Workload"}),
+    ),
     "asyncio's tasks": (re.compile(r"asyncio\.(Task|create_task)"), frozenset({"task", "tasks", "_tasks"})),
     "the kernel's files and torchrun's options": (
         re.compile(r"/proc/\{pid\}/task/|--node-rank"),

@@ -1,0 +1,230 @@
+"""`tenure simulate` as its user runs it: a history in, report and log out; everything wrong is one line and a 2."""
+
+import gzip
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.cli.main import main
+from tests.e2e.command_line import TENURE
+
+HEADER = "job_id,submit_s,budget,user,replicas,gpus_per_replica,min_runtime_s,runtime_s,resumable,priority,kind"
+DAY_S = 86_400
+JOBS, APART_S = 120, 3_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with four days of two budgets that want almost twice what four hosts have."""
+    (tmp_path / "cluster.yaml").write_text("clusters: [{name: a, hosts: 4, gpus_per_host: 8, gpu_type: H100}]\n")
+    (tmp_path / "budgets.yaml").write_text("budgets: {left: {share: 50}, right: {share: 50}}\n")
+    (tmp_path / "faults.csv").write_text("host,down_s,up_s,kind\nh002,40000,50000,xid79\n")
+    (tmp_path / "trace.csv").write_text("\n".join([HEADER, *rows(), ""]))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rows() -> Iterator[str]:
+    for number in range(JOBS):
+        budget, user = ("left", "ana") if number % 3 else ("right", "ben")
+        gpus, min_runtime, kind = (8, 3600, "small") if number % 2 else (4, 0, "sweep")
+        yield f"j{number:03},{number * APART_S},{budget},{user},1,{gpus},{min_runtime},27000,true,0,{kind}"
+
+
+def simulate(*options: str) -> "subprocess.CompletedProcess[str]":
+    """The command in a process of its own, on the files in the working directory."""
+    files = ["--cluster", "cluster.yaml", "--budgets", "budgets.yaml", "--trace", "trace.csv"]
+    return subprocess.run(
+        [TENURE, "simulate", *files, *options], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def answer(*options: str) -> str:
+    done = simulate(*options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def report(path: str = "report.json") -> Any:
+    return json.loads(Path(path).read_text())
+
+
+def without_clock(path: str) -> Any:
+    return {key: value for key, value in report(path).items() if key != "wall_seconds"}
+
+
+def test_a_history_becomes_a_report_a_log_and_a_table(folder: Path) -> None:
+    shown = answer("--faults", "faults.csv", "--warmup", "6h", "--report", "report.json", "--log", "events.jsonl")
+    told = report()
+    assert (told["policy"], told["simulated_days"], told["violations"]) == ("fair", 5, 0)
+    assert told["window"] == {"start_s": 21_600, "end_s": 5 * DAY_S}
+    assert told["jobs"] == sum(number * APART_S >= 21_600 for number in range(JOBS))
+    assert {"all", "small", "sweep"} <= set(told["waits"])
+    assert told["availability"] < 1, "h002 was down"
+    lines = [json.loads(line) for line in Path("events.jsonl").read_text().splitlines()]
+    assert [line["t"] for line in lines] == sorted(line["t"] for line in lines)
+    assert lines[0] == {"t": 0, "type": "origin", "epoch_ms": 0}
+    submitted = {line["job"]: line for line in lines if line["type"] == "job_submitted"}
+    assert sorted(submitted) == [f"j{number:03}" for number in range(JOBS)]
+    assert (submitted["j004"]["t"], submitted["j004"]["budget"]) == (4 * APART_S, "left")
+    assert any(line["type"] == "run_ended" and line["cause"] == "host_lost" for line in lines)
+    assert f"delivered of owed {told['delivered']['ratio'] * 100:.2f}%" in " ".join(shown.split())
+    assert "WAITS OF" in shown
+
+
+def test_the_same_inputs_give_the_same_bytes(folder: Path) -> None:
+    for name in ("first", "second"):
+        answer("--faults", "faults.csv", "--report", f"{name}.json", "--log", f"{name}.jsonl.gz")
+    assert Path("first.jsonl.gz").read_bytes() == Path("second.jsonl.gz").read_bytes()
+    assert without_clock("first.json") == without_clock("second.json")
+    assert gzip.decompress(Path("first.jsonl.gz").read_bytes()).count(b"\n") > 3 * JOBS
+    trace = (folder / "trace.csv").read_bytes()
+    (folder / "trace.csv").write_bytes(gzip.compress(trace))
+    answer("--faults", "faults.csv", "--report", "packed.json")
+    assert without_clock("packed.json") == without_clock("first.json")
+
+
+def test_the_report_on_stdout_is_the_one_in_the_file(folder: Path) -> None:
+    assert json.loads(answer("--json", "--report", "report.json")) == report()
+
+
+def test_days_cut_the_run_and_a_short_one_is_measured_whole(folder: Path) -> None:
+    answer("--days", "0.5", "--report", "report.json")
+    told = report()
+    assert (told["simulated_days"], told["window"]) == (0.5, {"start_s": 0, "end_s": 43_200})
+    assert told["jobs"] == 15, "those submitted before noon"
+
+
+def test_knobs_reach_the_policy_and_the_work(folder: Path) -> None:
+    answer("--report", "as_it_is.json")
+    answer("--set", "restart_overhead=1h", "--report", "slow.json")
+    answer("--set", "lookback=1d", "--set", "ratio_margin=0.5", "--report", "margin.json")
+    assert report("slow.json")["goodput"] < report("as_it_is.json")["goodput"]
+    assert report("margin.json")["lookback_s"] == DAY_S
+
+
+def test_the_other_policy_and_both_side_by_side(folder: Path) -> None:
+    answer("--report", "fair.json")
+    answer("--policy", "priority", "--report", "priority.json")
+    assert report("priority.json")["policy"] == "priority"
+    done = subprocess.run(
+        [TENURE, "simulate", "--compare", "fair.json", "priority.json"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    head = done.stdout.splitlines()[0].split()
+    assert head == ["FAIR", "PRIORITY"]
+
+
+def test_bad_rows_are_skipped_and_counted_when_asked(folder: Path) -> None:
+    with (folder / "trace.csv").open("a") as trace:
+        trace.write(f"{GOOD_ROW.replace('9000', 'soon')}\nhalf,a,row\n")
+    done = simulate("--skip-bad", "--report", "report.json")
+    assert done.returncode == 0, done.stderr
+    assert f"tenure simulate: 2 of {JOBS + 2} rows are bad and left out:" in done.stderr
+    assert "trace.csv:122, column runtime_s: 'soon' is not a number" in done.stderr
+    assert "trace.csv:123: 3 fields" in done.stderr
+    assert report()["jobs"] == JOBS
+
+
+def test_jobs_that_are_not_admitted_are_told(folder: Path) -> None:
+    with (folder / "trace.csv").open("a") as trace:
+        trace.write(f"{GOOD_ROW.replace(',1,8,', ',5,8,')}\n")
+    done = simulate("--report", "report.json")
+    assert done.returncode == 0, done.stderr
+    assert f"1 of {JOBS + 1} jobs are rejected" in done.stderr
+    assert "new: replicas: 5 replicas x 8 GPUs do not fit the empty cluster" in " ".join(done.stderr.split())
+
+
+GOOD_ROW = "new,7,left,ana,1,8,60,9000,true,0,x"
+BAD_OPTIONS = [
+    (("--policy", "fifo"), "--policy: 'fifo' is not known; choose fair or priority"),
+    (("--set", "lookbak=1d"), "--set: unknown knob 'lookbak'; did you mean lookback? known: checkpoint_interval (30m)"),
+    (("--set", "lookback"), "--set: 'lookback' has no '='"),
+    (("--set", "lookback=long"), "lookback: 'long' is not a duration"),
+    (("--set", "ratio_margin=nan"), "ratio_margin: 'nan' is not a number"),
+    (("--set", "checkpoint_interval=0"), "checkpoint_interval: 0 would checkpoint without end"),
+    (("--days", "0"), "--days: 0 is out of range"),
+    (("--days", "nan"), "--days: nan is out of range"),
+    (("--days", "many"), "Invalid value for '--days'"),
+    (("--warmup", "5d"), "--warmup: 5d leaves nothing of 5 days to report on"),
+    (("--warmup", "soon"), "Invalid value for '--warmup'"),
+    (("--cluster", "absent.yaml"), "absent.yaml: No such file or directory"),
+    (("--budgets", "cluster.yaml"), "budgets"),
+    (("--trace", "absent.csv"), "absent.csv: No such file or directory"),
+    (("--faults", "trace.csv"), "trace.csv:1: "),
+    (("--report", "absent/report.json"), "--report: "),
+    (("--log", "."), "--log: . is a directory"),
+    (("--frobnicate",), "No such option"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), BAD_OPTIONS)
+def test_a_bad_option_is_one_line_and_a_2(folder: Path, capfd, options: tuple[str, ...], said: str) -> None:
+    assert said in refused(capfd, *options)
+
+
+BAD_FILES = [
+    ("trace.csv", "", "trace.csv: empty; begin with a line of columns"),
+    ("trace.csv", f"{HEADER}\n", "trace.csv: no jobs below the columns"),
+    (
+        "trace.csv",
+        f"{HEADER}\n{GOOD_ROW.replace('9000', 'soon')}\n",
+        "trace.csv:2, column runtime_s: 'soon' is not a n",
+    ),
+    (
+        "trace.csv",
+        f"{HEADER}\n{GOOD_ROW.replace('left', 'middle')}\n",
+        "trace.csv:2, column budget: there is no budget",
+    ),
+    ("trace.csv", f"{HEADER}\n{GOOD_ROW.replace(',7,', ',-7,')}\n", "trace.csv:2, column submit_s: '-7' is negative"),
+    ("faults.csv", "", "faults.csv: empty"),
+    ("faults.csv", "host,down_s,up_s,kind\nh009,1,2,x\n", "faults.csv:2, column host: the cluster has no host 'h009'"),
+    ("cluster.yaml", "clusters: [\n", "cluster.yaml:"),
+    ("cluster.yaml", "clusters: [{name: a}]\n", "clusters[0].hosts: missing"),
+    ("budgets.yaml", "budgets: {left: {share: 160}}\n", "budgets.left"),
+    ("budgets.yaml", "budgets: {}\n", "budgets"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "said"), BAD_FILES)
+def test_a_bad_file_is_one_line_and_a_2(folder: Path, capfd, name: str, text: str, said: str) -> None:
+    (folder / name).write_text(text)
+    assert said in refused(capfd, "--faults", "faults.csv")
+
+
+@pytest.mark.parametrize("missing", ["--cluster", "--budgets", "--trace"])
+def test_what_is_needed_is_asked_for(folder: Path, capfd, missing: str) -> None:
+    files = {"--cluster": "cluster.yaml", "--budgets": "budgets.yaml", "--trace": "trace.csv"}
+    del files[missing]
+    assert main(["simulate", *(word for pair in files.items() for word in pair)]) == 2
+    assert f"tenure simulate: {missing}: missing; name the " in capfd.readouterr().err
+
+
+def test_what_cannot_be_compared(folder: Path, capfd) -> None:
+    (folder / "text.json").write_text("{")
+    (folder / "other.json").write_text('{"policy": "fair"}')
+    for name, said in [("text.json", "is not JSON"), ("other.json", "no report"), ("absent.json", "No such file")]:
+        assert main(["simulate", "--compare", name, name]) == 2
+        err = capfd.readouterr().err
+        assert err.startswith(f"tenure simulate: {name}: ")
+        assert said in err
+
+
+def refused(capfd: pytest.CaptureFixture[str], *options: str) -> str:
+    """What the command says when it refuses, having written nothing."""
+    before = sorted(Path().iterdir())
+    words = ["--cluster", "cluster.yaml", "--budgets", "budgets.yaml", "--trace", "trace.csv"]
+    for option, value in zip(options[::2], options[1::2], strict=False):
+        if option in words:
+            words[words.index(option) + 1] = value
+    given = [] if options[0] in words else [*options]
+    assert main(["simulate", *words, "--report", "never.json", *given]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert sorted(Path().iterdir()) == before
+    return err.removeprefix("tenure simulate: ")
