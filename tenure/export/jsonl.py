@@ -3,19 +3,19 @@
     facts, in order of the log -> lines held until what they lack has come -> sorted by time
 
 The lines a reader may count on: `capacity`, `job_submitted`, `run_started`, `run_ended`, `job_finished`. Further types
-tell more of the same log: `origin` (first; the epoch milliseconds of t = 0), `job_rejected`, `run_assigned`,
+tell more of the same log: `origin` (first; the epoch milliseconds of t = 0), `host`, `job_rejected`, `run_assigned`,
 `run_not_started` (it ended before every replica ran), `preemption_requested`, `job_requeued`, `cancel_requested`,
-`host_state`, `budget_tree`.
+`host_state`, `budget_tree`. The lines themselves are in `tenure.export.lines`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from tenure.domain.ids import HostId, JobId, RunId
+from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import JobSpec, gpus_by_host
-from tenure.domain.reasons import EndCause, Why
 from tenure.domain.tree import PPM
 from tenure.domain.units import SECOND, Millis
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
@@ -31,9 +31,11 @@ from tenure.events.placing import (
     RunPreemptionRequested,
     RunStarted,
 )
+from tenure.events.reports import CheckpointReported, HostRegistered
+from tenure.export import lines as line
 
 _encoder = msgspec.json.Encoder()
-Line = dict[str, Any]
+_TIME = attrgetter("t")
 
 
 def lines(facts: Iterable[Recorded], *, origin_ms: Millis | None = None) -> Iterator[bytes]:
@@ -43,41 +45,49 @@ def lines(facts: Iterable[Recorded], *, origin_ms: Millis | None = None) -> Iter
     given; kinds that are not in `EXPORTED` need not be given at all. Lines of one instant keep the log's order.
     """
     export = _Export()
+    find = _FOLD.get
     for recorded in facts:
-        fold = _FOLD.get(type(recorded.fact))
+        fact = recorded.fact
+        fold = find(type(fact))
         if fold is not None:
-            fold(export, recorded.fact)
+            fold(export, fact)
     for submitted in export.submitted.values():  # accepted, and not looked at yet
-        _tell_submitted(export, submitted.job, submitted.spec, at=submitted.at)
-    told = sorted(export.told, key=lambda entry: entry[0])  # stable: the log's order decides ties
-    origin = origin_ms if origin_ms is not None else (told[0][0] if told else 0)
-    yield _encoder.encode({"t": 0, "type": "origin", "epoch_ms": origin})
-    for at, line in told:
-        if "protected_until" in line:
-            line["protected_until"] = _seconds(line["protected_until"] - origin)
-        yield _encoder.encode({"t": _seconds(at - origin), **line})
+        export.told.append(_submission(submitted.job, submitted.spec, at=submitted.at))
+    told = export.told
+    told.sort(key=_TIME)  # stable: the log's order decides ties; quick, for it nearly is in order
+    origin = origin_ms if origin_ms is not None else (told[0].t if told else 0)
+    encode = _encoder.encode
+    yield encode({"t": 0, "type": "origin", "epoch_ms": origin})
+    for each in told:
+        each.t = seconds(each.t - origin)
+        if type(each) is line.RunStart:
+            each.protected_until = seconds(each.protected_until - origin)
+        elif type(each) is line.RunEnd and each.checkpoint is not msgspec.UNSET:
+            each.checkpoint = seconds(each.checkpoint - origin)
+        yield encode(each)
 
 
 class _Export:
-    """The lines so far, with what later facts may still add to them."""
+    """The lines so far, with what later facts may still add to them. Their instants are still those of the facts."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Millis, Line]] = []
+        self.told: list[line.Line] = []
         self.submitted: dict[JobId, JobSubmitted] = {}
         """Jobs that were neither admitted nor rejected yet."""
         self.started: set[RunId] = set()
-        self.ended: dict[RunId, Line] = {}
+        self.checkpoints: dict[RunId, Millis] = {}
+        """The latest of each run that is there."""
+        self.ended: dict[RunId, line.RunEnd] = {}
         """Ends whose books are not closed yet."""
 
-    def tell(self, at: Millis, kind: str, **line: Any) -> Line:
-        """Add a line."""
-        told = {"type": kind, **line}
-        self.told.append((at, told))
-        return told
+
+def _host(export: _Export, fact: HostRegistered) -> None:
+    for spec in fact.hosts:
+        export.told.append(line.Host(fact.at, "host", spec.host, spec.gpus, spec.gpu_type, spec.block))
 
 
 def _capacity(export: _Export, fact: CapacityChanged) -> None:
-    export.tell(fact.at, "capacity", host=fact.host, gpus=fact.gpus, gpu_type=fact.gpu_type)
+    export.told.append(line.Capacity(fact.at, "capacity", fact.host, fact.gpus, fact.gpu_type))
 
 
 def _submitted(export: _Export, fact: JobSubmitted) -> None:
@@ -87,143 +97,113 @@ def _submitted(export: _Export, fact: JobSubmitted) -> None:
 def _admitted(export: _Export, fact: JobAdmitted) -> None:
     """A job is told when it is admitted, at the instant it was submitted: a rejected one never was in the system."""
     export.submitted.pop(fact.job, None)
-    _tell_submitted(export, fact.job, fact.spec, at=fact.submitted_at)
+    export.told.append(_submission(fact.job, fact.spec, at=fact.submitted_at))
 
 
-def _tell_submitted(export: _Export, job: JobId, spec: JobSpec, *, at: Millis) -> None:
-    export.tell(
+def _submission(job: JobId, spec: JobSpec, *, at: Millis) -> line.JobSubmission:
+    return line.JobSubmission(
         at,
         "job_submitted",
-        job=job,
-        budget=spec.budget,
-        user=spec.user,
-        replicas=spec.replicas,
-        gpus_per_replica=spec.gpus_per_replica,
-        min_runtime_s=_seconds(spec.min_runtime_ms),
-        resumable=spec.resumable,
-        priority=spec.priority,
-        gpu_type=spec.gpu_type,
+        job,
+        spec.budget,
+        spec.user,
+        spec.replicas,
+        spec.gpus_per_replica,
+        seconds(spec.min_runtime_ms),
+        spec.resumable,
+        spec.priority,
+        spec.gpu_type,
     )
 
 
 def _rejected(export: _Export, fact: JobRejected) -> None:
     submitted = export.submitted.pop(fact.job, None)
     at = fact.at if submitted is None else submitted.at
-    export.tell(at, "job_rejected", job=fact.job, reason=_reason(fact.why))
+    export.told.append(line.JobRejection(at, "job_rejected", fact.job, fact.why))
 
 
 def _assigned(export: _Export, fact: RunAssigned) -> None:
-    export.tell(
-        fact.at,
-        "run_assigned",
-        job=fact.job,
-        run=fact.run,
-        hosts=_hosts(gpus_by_host(fact.placement)),
-        charged=fact.allocated,
-        reason=_reason(fact.why),
+    held = gpus_by_host(fact.placement)
+    export.told.append(
+        line.RunAssignment(fact.at, "run_assigned", fact.job, fact.run, held, fact.min_runtime_ms > 0, fact.why)
     )
 
 
 def _started(export: _Export, fact: RunStarted) -> None:
     export.started.add(fact.run)
-    export.tell(
-        fact.at,
-        "run_started",
-        job=fact.job,
-        run=fact.run,
-        hosts=_hosts(fact.hosts),
-        charged=fact.charged,
-        protected_until=fact.protected_until,
+    export.told.append(
+        line.RunStart(fact.at, "run_started", fact.job, fact.run, fact.hosts, fact.charged, fact.protected_until)
     )
+
+
+def _checkpoint(export: _Export, fact: CheckpointReported) -> None:
+    export.checkpoints[fact.run] = max(fact.at, export.checkpoints.get(fact.run, fact.at))
 
 
 def _ended(export: _Export, fact: RunEnded) -> None:
-    """What a host fault refunds is known when the run's books are closed; the line is completed then."""
+    """What a run cost, and a host fault refunds, is known when its books are closed; the line is completed then."""
     kind = "run_ended" if fact.run in export.started else "run_not_started"
-    line = export.tell(
-        fact.at,
-        kind,
-        job=fact.job,
-        run=fact.run,
-        cause=fact.cause_of_end,
-        by=fact.by,
-        reason=_reason(fact.why),
-        refunded_gpu_s=0,
-    )
+    cause = fact.cause_of_end
+    saved = export.checkpoints.pop(fact.run, msgspec.UNSET)
+    told = line.RunEnd(fact.at, kind, fact.job, fact.run, cause, fact.by, fact.why, 0, checkpoint=saved)
+    export.told.append(told)
     export.started.discard(fact.run)
-    if fact.cause_of_end is EndCause.HOST_LOST:
-        export.ended[fact.run] = line
+    export.ended[fact.run] = told
 
 
 def _charged(export: _Export, fact: RunCharged) -> None:
-    line = export.ended.pop(fact.run, None)
-    if line is not None:
-        line["refunded_gpu_s"] = _seconds(fact.refunded_gpu_ms)
+    told = export.ended.pop(fact.run, None)
+    if told is not None:
+        told.charged_gpu_s = seconds(fact.charged_gpu_ms)
+        told.refunded_gpu_s = seconds(fact.refunded_gpu_ms)
 
 
 def _finished(export: _Export, fact: JobFinished) -> None:
-    export.tell(fact.at, "job_finished", job=fact.job, state=fact.state, reason=_reason(fact.why))
+    export.told.append(line.JobEnd(fact.at, "job_finished", fact.job, fact.state, fact.why))
 
 
 def _requeued(export: _Export, fact: JobRequeued) -> None:
-    export.tell(
-        fact.at, "job_requeued", job=fact.job, run=fact.run, resume_count=fact.resume_count, reason=_reason(fact.why)
-    )
+    export.told.append(line.Requeue(fact.at, "job_requeued", fact.job, fact.run, fact.resume_count, fact.why))
 
 
 def _preemption(export: _Export, fact: RunPreemptionRequested) -> None:
-    export.tell(
-        fact.at,
-        "preemption_requested",
-        job=fact.job,
-        run=fact.run,
-        by=fact.by,
-        reason=_reason(fact.why),
-        escrow=_hosts(gpus_by_host(fact.escrow)),
+    escrow = gpus_by_host(fact.escrow)
+    export.told.append(
+        line.PreemptionRequest(fact.at, "preemption_requested", fact.job, fact.run, fact.by, fact.why, escrow)
     )
 
 
 def _cancel(export: _Export, fact: JobCancelRequested) -> None:
-    export.tell(fact.at, "cancel_requested", job=fact.job, by=fact.by)
+    export.told.append(line.CancelRequest(fact.at, "cancel_requested", fact.job, fact.by))
 
 
 def _host_state(export: _Export, fact: HostStateChanged) -> None:
-    export.tell(
-        fact.at,
-        "host_state",
-        host=fact.host,
-        state=fact.state,
-        previous=fact.previous,
-        fatal=fact.fatal,
-        reason=_reason(fact.why),
+    export.told.append(
+        line.HostStateChange(fact.at, "host_state", fact.host, fact.state, fact.previous, fact.fatal, fact.why)
     )
 
 
 def _tree(export: _Export, fact: BudgetTreeChanged) -> None:
     shares = {node.path: node.share_ppm / PPM for node in fact.tree.nodes}
-    export.tell(fact.at, "budget_tree", shares=shares, users_equal=[n.path for n in fact.tree.nodes if n.users_equal])
+    equal = [node.path for node in fact.tree.nodes if node.users_equal]
+    export.told.append(line.Tree(fact.at, "budget_tree", shares, equal))
 
 
-def _hosts(held: Mapping[HostId, tuple[int, ...]]) -> dict[str, list[int]]:
-    return {str(host): list(gpus) for host, gpus in held.items()}
-
-
-def _reason(why: Why) -> Line:
-    return {"rule": why.rule, "reason": why.reason, "numbers": dict(why.numbers)}
-
-
-def _seconds(length_ms: int) -> int | float:
+def seconds(length_ms: float) -> int | float:
     """Milliseconds as seconds, whole ones as an integer."""
-    return length_ms // SECOND if length_ms % SECOND == 0 else length_ms / SECOND
+    whole, rest = divmod(length_ms, SECOND)
+    return length_ms / SECOND if rest else whole
 
 
 _FOLD: dict[Kind, Callable[[_Export, Any], None]] = {
+    HostRegistered: _host,
     CapacityChanged: _capacity,
     JobSubmitted: _submitted,
     JobAdmitted: _admitted,
     JobRejected: _rejected,
     RunAssigned: _assigned,
     RunStarted: _started,
+    CheckpointReported: _checkpoint,
     RunEnded: _ended,
     RunCharged: _charged,
     JobFinished: _finished,
@@ -234,4 +214,4 @@ _FOLD: dict[Kind, Callable[[_Export, Any], None]] = {
     BudgetTreeChanged: _tree,
 }
 EXPORTED: tuple[Kind, ...] = tuple(_FOLD)
-"""The kinds that become lines."""
+"""The kinds that become lines, or add to one."""

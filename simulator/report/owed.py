@@ -1,0 +1,126 @@
+"""Owed and delivered, leaf by leaf: the words of the glossary (P1, P2), as `deploy/clickhouse/003_owed.sql` has them.
+
+Owed is, hour by hour, the smaller of the leaf's share of the available capacity and its demand: both are sums over the
+hour, by the tree that was in force. An hour that the asked window cuts counts with what of it lies inside.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+from simulator.report.history import History
+from simulator.report.meter import Meter
+from tenure.domain.ids import BudgetPath, HostId
+from tenure.domain.units import HOUR, GpuMillis, Millis
+
+Sums = list[float]
+
+
+class Books:
+    """What every leaf was entitled to, wanted and got until each of the instants that matter."""
+
+    def __init__(self, history: History, *, until: Millis, edges: Iterable[Millis]) -> None:
+        """`edges`: where windows that will be asked about begin and end; none after `until`."""
+        self._hours = list(range(0, until + 1, HOUR))
+        eras = [at for at, _ in history.trees if at <= until]
+        self._cuts = sorted({*self._hours, *edges, *eras, until})
+        self._index = {cut: index for index, cut in enumerate(self._cuts)}
+        self._available = available(history, self._cuts)
+        self._entitled = self._entitlements(history)
+        self._demand = self._read(_demand_steps(history))
+        self._charged = self._read(_charged_steps(history, until))
+        self._nothing = [0.0] * len(self._cuts)
+        self._owed_by_hour = {leaf: self._whole_hours(leaf) for leaf in self.leaves}
+
+    @property
+    def leaves(self) -> Sequence[BudgetPath]:
+        """Every budget that ever was a leaf, in order of path."""
+        return tuple(sorted(self._entitled))
+
+    def available(self, since: Millis, until: Millis) -> GpuMillis:
+        """GPU-time that hosts offered in [since, until)."""
+        return self._available[self._index[until]] - self._available[self._index[since]]
+
+    def delivered(self, leaf: BudgetPath, since: Millis, until: Millis) -> GpuMillis:
+        """Charged occupancy in [since, until), less what was refunded of it."""
+        amounts = self._charged.get(leaf)
+        return 0 if amounts is None else amounts[self._index[until]] - amounts[self._index[since]]
+
+    def owed(self, leaf: BudgetPath, since: Millis, until: Millis) -> float:
+        """GPU-milliseconds owed in [since, until)."""
+        first, last = bisect_left(self._hours, since), bisect_right(self._hours, until) - 1
+        if first > last:
+            return self._owed_piece(leaf, since, until)
+        sums = self._owed_by_hour[leaf]
+        before = self._owed_piece(leaf, since, self._hours[first])
+        return before + sums[last] - sums[first] + self._owed_piece(leaf, self._hours[last], until)
+
+    def _owed_piece(self, leaf: BudgetPath, since: Millis, until: Millis) -> float:
+        """Of (a part of) one hour."""
+        if since >= until:
+            return 0.0
+        one, other = self._index[since], self._index[until]
+        entitled, demand = self._entitled[leaf], self._demand.get(leaf, self._nothing)
+        return min(entitled[other] - entitled[one], demand[other] - demand[one])
+
+    def _whole_hours(self, leaf: BudgetPath) -> Sums:
+        """Owed from the first hour's beginning to each hour's."""
+        sums = [0.0]
+        for since, until in zip(self._hours, self._hours[1:], strict=False):
+            sums.append(sums[-1] + self._owed_piece(leaf, since, until))
+        return sums
+
+    def _entitlements(self, history: History) -> dict[BudgetPath, Sums]:
+        """P1: the integral of (product of shares x available GPUs) until each cut."""
+        entitled: dict[BudgetPath, Sums] = {}
+        eras = [(at, {leaf: tree.fractions[leaf] for leaf in tree.leaves}) for at, tree in history.trees]
+        for _, fractions in eras:
+            for leaf in fractions:
+                entitled.setdefault(leaf, [0.0])
+        changes = iter(eras)
+        coming = next(changes, None)
+        now: dict[BudgetPath, float] = {}
+        for index, cut in enumerate(self._cuts[:-1]):
+            while coming is not None and coming[0] <= cut:
+                now, coming = coming[1], next(changes, None)
+            gained = self._available[index + 1] - self._available[index]
+            for leaf, sums in entitled.items():
+                sums.append(sums[-1] + now.get(leaf, 0.0) * gained)
+        return entitled
+
+    def _read(self, steps: Iterable[tuple[BudgetPath, Millis, int]]) -> dict[BudgetPath, list[GpuMillis]]:
+        meters: dict[BudgetPath, Meter] = {}
+        for budget, at, change in steps:
+            meter = meters.get(budget)
+            if meter is None:
+                meter = meters[budget] = Meter(self._cuts)
+            meter.step(at, change)
+        return {budget: meter.read() for budget, meter in meters.items()}
+
+
+def available(history: History, cuts: Sequence[Millis]) -> list[GpuMillis]:
+    """GPU-time that hosts offered until each cut."""
+    meter, offered = Meter(cuts), dict[HostId, int]()
+    for at, host, gpus in history.capacity:
+        meter.step(at, gpus - offered.get(host, 0))
+        offered[host] = gpus
+    return meter.read()
+
+
+def _demand_steps(history: History) -> Iterable[tuple[BudgetPath, Millis, int]]:
+    """Allocated jobs, from submission to their end, queued or running."""
+    for job in history.jobs.values():
+        if job.allocated:
+            yield job.budget, job.submitted_at, job.gpus
+            if job.finished_at is not None:
+                yield job.budget, job.finished_at, -job.gpus
+
+
+def _charged_steps(history: History, until: Millis) -> Iterable[tuple[BudgetPath, Millis, int]]:
+    """P2: charged runs from start to end, or to where what they held was given back."""
+    for run in history.runs.values():
+        if run.charged:
+            end = until if run.ended_at is None else run.ended_at
+            if run.refund_since is not None:
+                end = min(end, max(run.refund_since, run.started_at))
+            yield run.job.budget, run.started_at, run.gpus
+            yield run.job.budget, end, -run.gpus
