@@ -142,18 +142,22 @@ def _named(records: list[Record], notes: Notes) -> list[Record]:
             job = record.job = _UNSAFE.sub("-", job)[:LABEL_MAX]
             notes.add(Action.CHANGED, "the job id holds what no name may: those characters are '-'", line=record.line)
         earlier = by_id.setdefault(job, record)
-        if earlier is record:
-            continue
+        if earlier is not record:
+            _numbered(record, by_id, notes)
+    return list(by_id.values())
+
+
+def _numbered(record: Record, by_id: dict[str, Record], notes: Notes) -> None:
+    """Give a job that has the id of an earlier one a number, unless it is that job again."""
+    job, again = record.job, 1
+    while (earlier := by_id.get(record.job)) is not None:
         if _alike(earlier, record):
             notes.add(Action.DROPPED, "the same job again: id and all", line=record.line)
-            continue
-        again = 2
-        while f"{job}-{again}" in by_id:
-            again += 1
+            return
+        again += 1
         record.job = f"{job}-{again}"
-        by_id[record.job] = record
-        notes.add(Action.CHANGED, "the id of an earlier job: numbered", line=record.line)
-    return list(by_id.values())
+    by_id[record.job] = record
+    notes.add(Action.CHANGED, "the id of an earlier job: numbered", line=record.line)
 
 
 def _alike(one: Record, other: Record) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 
 from simulator.workload import COLUMNS
 
-_CHUNK = 4_096
+_CHUNK = 1_024
 
 
 class TraceRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
