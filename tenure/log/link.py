@@ -100,6 +100,13 @@ class _LeanClient(Client):
             return None
         return await super()._process_headers(headers)
 
+    def forget_unsent(self) -> None:
+        """Drop what waits to be sent. After a reconnect it would be: minutes after whoever sent it was told `Lost`.
+
+        Subscriptions are made again by themselves.
+        """
+        self._pending, self._pending_data_size = [], 0
+
 
 class _Question(NamedTuple):
     subject: str
@@ -187,6 +194,8 @@ class Link:
         self, subject: str, payload: bytes, *, reply: str = "", headers: Mapping[str, str] | None = None
     ) -> None:
         """Send a message that has no answer of its own. Raises `Lost`."""
+        if not self._client.is_connected:
+            raise Lost("not connected")  # nats-py would keep it and send it when the server is back
         try:
             await self._client.publish(subject, payload, reply=reply, headers=dict(headers) if headers else None)
         except NatsError as error:
@@ -262,6 +271,7 @@ class Link:
         if not self.gone:
             logger.warning("lost the log's server at %s", self.access.shown)
         self.connected.clear()
+        self._client.forget_unsent()
         self._abandon("the connection broke")
 
     async def _on_return(self) -> None:
