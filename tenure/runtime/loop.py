@@ -28,6 +28,8 @@ SNAPSHOT_EVERY, SNAPSHOT_AFTER_S = 5_000, 5.0
 QUIET_S = 0.5
 """So long without a fact is a quiet moment: writing a snapshot of a large state holds the role up."""
 RETRY_FIRST_S, RETRY_LONGEST_S = 0.1, 2.0
+AWAY_MS = 2_000
+"""Waking up so long after it was meant to, the process was suspended: what it knows may be old."""
 
 
 def stamped(fact: Fact, *, role: str, assumes: Position, number: int, cluster: str) -> Fact:
@@ -66,6 +68,8 @@ class Loop(Generic[S]):
         self._since_snapshot = 0
         self._snapshot_at = time.monotonic()
         self._retry_s = RETRY_FIRST_S
+        self.behind = False
+        """The log could not be reached, or we were suspended: read what came meanwhile before anything is decided."""
         self._poked = asyncio.Event()
         self._holders, self._free = 0, asyncio.Event()
         self._free.set()
@@ -113,6 +117,8 @@ class Loop(Generic[S]):
 
     async def _step(self, feed: Feed) -> Millis | None:
         """Decide once, append, fold the own facts, carry out. Returns when to wake, None for the next fact."""
+        if self.behind and not await self._catch_up(feed):
+            return self._clock.now()
         began = time.perf_counter()
         decision = self.role.decide(self.state, self._clock.now())
         took = time.perf_counter() - began
@@ -143,8 +149,8 @@ class Loop(Generic[S]):
             return False
         except (Unavailable, LogFull) as trouble:
             logger.warning("the log did not take %d facts, trying again: %s", len(facts), trouble)
-            await asyncio.sleep(self._retry_s)
-            self._retry_s = min(self._retry_s * 2, RETRY_LONGEST_S)
+            self.behind = self.behind or isinstance(trouble, Unavailable)
+            await self._pause()
             return False
         self._retry_s = RETRY_FIRST_S
         self._metrics.appended(len(facts))
@@ -152,10 +158,27 @@ class Loop(Generic[S]):
             await self._fold_until(feed, appended.last)
         return True
 
+    async def _catch_up(self, feed: Feed) -> bool:
+        """After an absence: fold up to where the log is now; False if it still cannot be reached."""
+        try:
+            head = await self._log.head(self.role.reads)
+        except Unavailable as trouble:
+            logger.warning("the log cannot be reached, trying again: %s", trouble)
+            await self._pause()
+            return False
+        await self._fold_until(feed, head)
+        self.behind = False
+        return True
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._retry_s)
+        self._retry_s = min(self._retry_s * 2, RETRY_LONGEST_S)
+
     async def _wait(self, feed: Feed, wake_at: Millis | None) -> None:
         """Wait for facts, a poke or the wake-up time, and fold what came."""
         await self._free.wait()
-        timeout = None if wake_at is None else max(0.0, (wake_at - self._clock.now()) / 1000)
+        began = self._clock.now()
+        timeout = None if wake_at is None else max(0.0, (wake_at - began) / 1000)
         reading = self._reading(feed)
         poked = asyncio.create_task(self._poked.wait())
         if self._since_snapshot >= SNAPSHOT_EVERY and (timeout is None or timeout >= QUIET_S):
@@ -166,6 +189,8 @@ class Loop(Generic[S]):
         await asyncio.wait({reading, poked}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         poked.cancel()
         self._poked.clear()
+        if wake_at is not None and self._clock.now() - max(began, wake_at) >= AWAY_MS:
+            self.behind = True
         if reading.done():
             self._pending = None
             self._fold(reading.result())

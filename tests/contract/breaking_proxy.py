@@ -14,9 +14,9 @@ class BreakingProxy:
         self._server: asyncio.Server | None = None
         self.broken = 0
 
-    async def start(self) -> str:
-        """Listen. Returns the address that clients use instead."""
-        self._server = await asyncio.start_server(self._pass_both_ways, "127.0.0.1", 0)
+    async def start(self, *, port: int = 0) -> str:
+        """Listen, at any free port unless it is to be that of an earlier start. Returns what clients use instead."""
+        self._server = await asyncio.start_server(self._pass_both_ways, "127.0.0.1", port)
         return f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def break_all(self) -> None:

@@ -5,22 +5,27 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import nats
 import pytest
 
-from tenure.domain.ids import LOG_START, JobId, Position
+from tenure.domain.ids import LOG_START, FactId, HostId, JobId, Position
 from tenure.domain.units import Millis
 from tenure.events.fact import Lane, Recorded
 from tenure.events.intake import JobCancelRequested
 from tenure.events.placing import RunStopRequested
+from tenure.events.reports import HostSignal
+from tenure.log.jetstream import JetStreamLog
 from tenure.log.port import Log
 from tenure.runtime.clock import WallClock
 from tenure.runtime.loop import Loop
+from tenure.runtime.nats_server import NatsServer
 from tenure.runtime.role import Decision, Role
 from tenure.runtime.snapshot import Snapshot, SnapshotStore
-from tests.contract.conftest import JetStreamUnderTest, LogUnderTest
+from tests.contract.breaking_proxy import BreakingProxy
+from tests.contract.conftest import TIME_LIMIT_S, JetStreamUnderTest, LogUnderTest
 from tests.contract.log_facts import CLUSTER, intake, runs
 from tests.contract.test_log import read_all
 
@@ -165,3 +170,48 @@ def test_a_fact_that_cannot_be_read_does_not_hold_up_the_start(
 
     with caplog.at_level("INFO"):
         jetstream_under_test.run(scenario)
+
+
+def test_after_an_outage_it_reads_what_came_meanwhile_before_it_says_anything(own_nats_server: NatsServer) -> None:
+    """A role without a guard is not told by a conflict that it is behind."""
+    counter = Role(
+        name="counter",
+        reads=(JobCancelRequested,),
+        guard=None,
+        initial=Asked,
+        evolve=evolve,
+        decide=lambda state, now: Decision(assumes=state.position, facts=[seen_so_far(state, now)]),
+        dump=msgspec.json.encode,
+        load=lambda payload: msgspec.json.decode(payload, type=Asked),
+    )
+
+    async def scenario() -> None:
+        proxy = BreakingProxy(own_nats_server.url)
+        url = await proxy.start()
+        log = await JetStreamLog.connect(url, cluster=CLUSTER, patience_s=0.3)
+        other = await JetStreamLog.connect(own_nats_server.url, cluster=CLUSTER)
+        loop, stop = Loop(counter, log, WallClock(), cluster=CLUSTER), asyncio.Event()
+        work = asyncio.create_task(loop.run(stop))
+        while not await other.head([HostSignal]):
+            await asyncio.sleep(0.01)
+        await proxy.stop()
+        silent_since = await other.head()
+        while not loop.behind:
+            await asyncio.sleep(0.01)
+        await other.append([intake(number) for number in range(500)])
+        await proxy.start(port=urlsplit(url).port or 0)
+        while await other.head([HostSignal]) <= silent_since + 500:
+            await asyncio.sleep(0.01)
+        stop.set()
+        await work
+        said = [entry for entry in await read_all(other, [HostSignal]) if entry.position > silent_since + 500]
+        assert {entry.fact.signal for entry in said if isinstance(entry.fact, HostSignal)} == {"500"}
+        for each in (log, other):
+            await each.close()
+        await proxy.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), TIME_LIMIT_S))
+
+
+def seen_so_far(state: Asked, now: Millis) -> HostSignal:
+    return HostSignal(at=now, id=FactId(f"seen-{now}"), host=HostId("h0"), signal=str(state.folded), detail="")
