@@ -1,15 +1,17 @@
-"""How each fact changes what an agent is to hold: runs given to its hosts, stops, ends."""
+"""How each fact changes what an agent is to hold: runs given to its hosts, stops, ends, and hosts given up as lost."""
 
 from services.agent.state import State, Wanted
+from tenure.domain.host import HostState
 from tenure.domain.reasons import EndCause
 from tenure.events.fact import Recorded
+from tenure.events.hosts import HostStateChanged
 from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested
 
-READS = (RunAssigned, RunPreemptionRequested, RunStopRequested, RunEnded)
+READS = (RunAssigned, RunPreemptionRequested, RunStopRequested, RunEnded, HostStateChanged)
 
 
 def evolve(state: State, recorded: Recorded) -> None:
-    """Fold one fact: which runs are wanted here, which are to stop, which are over."""
+    """Fold one fact: which runs are wanted here, which are to stop, which are over, which were lost with their host."""
     fact = recorded.fact
     core = state.core
     core.position = recorded.position
@@ -28,5 +30,15 @@ def evolve(state: State, recorded: Recorded) -> None:
         core.runs.pop(fact.run, None)
         for replica in state.of_run(fact.run):
             state.attention[fact.run] = None
-            if fact.cause_of_end is EndCause.HOST_LOST and replica.exit is None:
+            if fact.cause_of_end is EndCause.HOST_LOST and replica.exit is None and replica.given_up_at is None:
                 replica.given_up_at = replica.occupied_until or replica.started_at
+    elif isinstance(fact, HostStateChanged) and fact.state is HostState.LOST:
+        _give_up(state, fact)
+
+
+def _give_up(state: State, fact: HostStateChanged) -> None:
+    """P2: the books of what a lost host held end with its last sign of life, but for ends that were heard before."""
+    for replica in state.replicas.values():
+        if replica.host == fact.host and not replica.said_exit:
+            replica.given_up_at = fact.last_seen
+            state.attention[replica.key.run] = None

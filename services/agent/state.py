@@ -53,7 +53,7 @@ class Replica:
     told_to_stop: bool = False
     occupied_until: Millis | None = None
     given_up_at: Millis | None = None
-    """The log has ended the run as lost with this host: what it held since its last heartbeat is nobody's (P2)."""
+    """The log gave the run up as lost with this host: what it held since the last sign of life is nobody's (P2)."""
 
     def held_until(self, now: Millis) -> Millis:
         """Until when it has occupied its GPUs, as far as that counts."""

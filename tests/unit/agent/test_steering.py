@@ -2,17 +2,26 @@
 
 from pathlib import Path
 
+from services.agent.beats import make_beats
 from services.agent.decider import role
 from services.agent.instructions import ForgetRun, NeverStart, PrepareBeat, Said, StartReplica, StopReplica
 from services.agent.run_files import RunFiles
 from services.agent.state import Checkpoint, Key, Replica, State
-from tenure.domain.host import HostSpec
+from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import HostId, JobId, Position, RunId
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import EndCause
 from tenure.events.fact import Fact, Recorded
+from tenure.events.hosts import HostStateChanged
 from tenure.events.placing import RunEnded, RunPreemptionRequested
-from tenure.events.reports import CheckpointReported, HostRegistered, ReplicaExit, ReplicasExited, ReplicasStarted
+from tenure.events.reports import (
+    CheckpointReported,
+    Heartbeat,
+    HostRegistered,
+    ReplicaExit,
+    ReplicasExited,
+    ReplicasStarted,
+)
 from tenure.runtime.role import Decision
 from tests.unit.agent.runs import JOB, RUN, WHY, assigned
 
@@ -168,3 +177,38 @@ def test_a_snapshot_keeps_what_is_wanted() -> None:
     agent.hear(stop())
     again = agent.role.load(agent.role.dump(agent.state))
     assert again.core == agent.state.core and again.position == agent.state.position
+
+
+def lost(*, last_seen: int) -> HostStateChanged:
+    return HostStateChanged(
+        at=20, host=HostId("h0"), state=HostState.LOST, previous=HostState.SUSPECT, last_seen=last_seen, why=WHY
+    )
+
+
+def test_what_ended_unheard_on_a_lost_host_holds_nothing_after_its_last_sign_of_life() -> None:
+    agent = Agent()
+    unheard = agent.replica(0, started_at=2, said_start=True, exit=gone(), occupied_until=4)
+    heard = agent.replica(1, started_at=2, said_start=True, exit=gone(1), said_exit=True, occupied_until=4)
+    agent.hear(lost(last_seen=5))
+    assert (unheard.held_until(30), heard.held_until(30)) == (5, 8)
+
+
+def test_a_heartbeat_made_before_its_host_was_lost_says_no_more_than_the_books() -> None:
+    agent = Agent()
+    agent.hear(assigned("h0", "h0"))
+    for number in (0, 1):
+        agent.replica(number, started_at=2, said_start=True, occupied_until=4)
+    beats, _ = make_beats(agent.state, 9, agent="h0", busy=lambda _: None, gpus_working=lambda spec: spec.gpus)
+    agent.state.pending_beats = beats
+    assert held_in(agent) == [(4, 9), (4, 9)]
+    agent.hear(lost(last_seen=6))
+    assert held_in(agent) == [(4, 6), (4, 6)], "under the same id, so that the log keeps one of the two"
+    agent.hear(lost(last_seen=4))
+    assert held_in(agent) == []
+
+
+def held_in(agent: Agent) -> list[tuple[int, int]]:
+    """The occupancy in the heartbeats that it says now."""
+    beats = [fact for fact in agent.decide().facts if isinstance(fact, Heartbeat)]
+    assert [beat.id for beat in beats] == [beat.id for beat in agent.state.pending_beats]
+    return [(each.since, each.until) for beat in beats for on in beat.hosts for each in on.segments]
