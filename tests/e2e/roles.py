@@ -1,0 +1,106 @@
+"""Every role as a process of its own (`tenure serve ROLE`), with a NATS server and ClickHouse of their own.
+
+Each role has a folder of its own and knows the others by NATS alone, as where a platform team runs them.
+"""
+
+import asyncio
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+from tenure.events.fact import Recorded
+from tenure.runtime.nats_server import NatsServer
+from tenure.sdk.client import Client
+from tests.contract.own_clickhouse import Server
+from tests.e2e.system import TENURE, read_log
+
+T = TypeVar("T")
+DECIDERS = ("budget", "ranker", "placer", "health", "journal", "gateway")
+STOP_S = 20.0
+
+
+class Roles:
+    """A NATS server, ClickHouse, and role processes by name. Use as a context: it ends what it started by pid."""
+
+    def __init__(self, folder: Path, *, knobs: Sequence[str]) -> None:
+        self.folder, self.knobs = folder, knobs
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._stack = ExitStack()
+        self._nats = NatsServer(folder / "nats")
+        self._database = Server(data=folder / "clickhouse")
+
+    def __enter__(self) -> "Roles":
+        with self._stack:
+            self._nats.start()
+            self._stack.callback(self._nats.stop)
+            self._database.start()
+            self._stack.callback(self._database.kill)
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, role: str, *own: str, name: str = "") -> None:
+        """Start a role, without waiting for it."""
+        name = name or role
+        command = [str(TENURE), "serve", role, "--nats", self._nats.url, "--data", str(self.folder / name), *own]
+        command += ["--clickhouse", self._database.url, "--clickhouse-token-file", str(self._database.token_file)]
+        command += ["--ready-file", str(self.folder / f"{name}.json")]
+        command += [word for knob in self.knobs for word in ("--set", knob)]
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+        self._stack.callback(end, process)
+
+    def start_deciders(self) -> None:
+        """All roles but the agent."""
+        for role in DECIDERS:
+            self.start(role, *(["--listen", "127.0.0.1:0"] if role == "gateway" else []))
+
+    def ready(self, name: str) -> dict[str, object]:
+        """What the role's ready file says, once it is there."""
+        path, process = self.folder / f"{name}.json", self.processes[name]
+        self.until(lambda: path.exists() or process.poll() is not None or None, what=f"{name} to be ready")
+        assert process.poll() is None, f"{name} ended: {self.said(name)}"
+        return dict(json.loads(path.read_text()))
+
+    def client(self) -> Client:
+        """A client of the gateway, when every role is ready."""
+        answers = {name: self.ready(name) for name in self.processes}
+        client = Client(str(answers["gateway"]["address"]))
+        self._stack.callback(client.close)
+        return client
+
+    def recorded(self) -> list[Recorded]:
+        """The whole log so far."""
+        return asyncio.run(read_log(self._nats.url, "tenure"))
+
+    def said(self, name: str) -> str:
+        """The end of what a role wrote."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")[-2000:]
+
+    def until(self, probe: Callable[[], T | None], *, what: str, timeout_s: float = 30) -> T:
+        """The first answer of `probe` that is not None. Fails with what every role said when time is up."""
+        deadline = time.monotonic() + timeout_s
+        while (answer := probe()) is None:
+            if time.monotonic() > deadline:
+                said = "\n".join(f"-- {name}:\n{self.said(name)}" for name in self.processes)
+                raise AssertionError(f"waited {timeout_s} s for {what} in vain\n{said}")
+            time.sleep(0.02)
+        return answer
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """SIGTERM, to one that is suspended too; a role ends in order with status 0. Killed if it does not end."""
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+    try:
+        assert process.wait(timeout=STOP_S) == 0
+    finally:
+        process.kill()
+        process.wait()
