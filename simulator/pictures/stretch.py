@@ -1,0 +1,38 @@
+"""The stretch of a log that is measured, and what a report says of how it was simulated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tenure.domain.units import DAY, MINUTE, SECOND, Millis
+
+TAIL_MS = 2 * DAY
+"""Jobs submitted so shortly before the end are left out of the waits: most of them could not have started yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """From `start` to `end`, in milliseconds of the log; before `start` is warm-up. Lengths of time in milliseconds."""
+
+    start: Millis
+    end: Millis
+    lookback: Millis
+    restart_overhead: Millis
+    checkpoint_interval: Millis
+
+    @property
+    def last_submission(self) -> Millis:
+        """Waits are over jobs submitted before this; all of a stretch that is too short to leave out its end."""
+        return self.end - TAIL_MS if self.end - self.start > TAIL_MS else self.end + 1
+
+
+def stretch_of(report: Mapping[str, Any], *, log_end: Millis) -> Stretch:
+    """What `report` says of it. Without a word (a live log may have no report): the whole log, a week, usual work."""
+    window = report.get("window", {})
+    return Stretch(
+        start=round(window.get("start_s", 0) * SECOND),
+        end=min(round(window["end_s"] * SECOND), log_end) if "end_s" in window else log_end,
+        lookback=round(report["lookback_s"] * SECOND) if "lookback_s" in report else 7 * DAY,
+        restart_overhead=2 * MINUTE,
+        checkpoint_interval=30 * MINUTE,
+    )
