@@ -9,7 +9,6 @@ from services.placer.policy.settle import settle
 from services.placer.policy.standings import Standings
 from services.placer.policy.starts import plan_starts
 from services.placer.state import State, dump, initial, load
-from tenure.domain.host import HostState
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Lane
@@ -24,14 +23,15 @@ def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
     if due:
         return Decision(assumes=state.position, facts=due)  # fold that first: it frees GPUs
     state.attention.clear()
+    state.expire(now)
     standings = current_standings(state)
     stops = list(drain(state, now, standings=standings, policy=policy))  # 2. draining hosts (P9)
     if stops:
         return Decision(assumes=state.position, facts=stops)
-    plan = plan_starts(state, now, standings=standings, policy=policy)  # 3. in rank order, whole gangs (P4-P8)
-    if plan.facts:
-        return Decision(assumes=state.position, facts=plan.facts)
-    state.idle_until = min(next_expiry(state, now), plan.say_again_at or FAR_FUTURE)  # 4. timers, not luck (P11)
+    planned = plan_starts(state, now, standings=standings, policy=policy)  # 3. in rank order, whole gangs (P4-P8)
+    if planned:
+        return Decision(assumes=state.position, facts=planned)
+    state.idle_until = next_change(state, now)  # 4. timers, not luck (P11)
     return Decision(assumes=state.position, wake_at=state.idle_until)
 
 
@@ -46,19 +46,15 @@ def current_standings(state: State) -> Standings:
     return standings
 
 
-def next_expiry(state: State, now: Millis) -> Millis:
-    """The next instant at which a protection or an escrow ends; far away when there is none to wait for."""
-    core = state.core
-    waiting = any(job.run is None for job in core.jobs.values())
-    drains = any(host.state is HostState.DRAINING for host in core.hosts.values())
-    instants = [kept.deadline for kept in core.escrows.values()]
-    if waiting or drains:
-        instants += [run.protected_until for run in core.runs.values() if run.protected_until and run.stop is None]
+def next_change(state: State, now: Millis) -> Millis:
+    """The next instant at which a protection or an escrow ends or a reason may be said; far away if there is none."""
+    instants = [kept.deadline for kept in state.core.escrows.values()]
+    if state.waiting.lines or state.draining:
+        instants += [state.loose.next_end(state.firm) or 0, state.reasons.again_at or 0]
     return min((instant for instant in instants if instant > now), default=now + FAR_AWAY)
 
 
 FAR_AWAY: Millis = 3_600_000
-FAR_FUTURE: Millis = 2**62
 
 
 def role(policy: Policy) -> Role[State]:

@@ -16,6 +16,7 @@ from services.placer.state import (
     State,
     Stop,
 )
+from tenure.domain.host import HostState
 from tenure.domain.ids import JobId
 from tenure.domain.reasons import EndCause, Reason
 from tenure.events.budgets import JobAdmitted
@@ -42,18 +43,23 @@ from tenure.events.reports import CheckpointReported, HostRegistered, ReplicasEx
 def _host_registered(state: State, fact: HostRegistered) -> None:
     for spec in fact.hosts:
         known = state.core.hosts.get(spec.host)
-        state.hosts_in_order = None
         state.core.hosts[spec.host] = Host(
             spec=spec,
             state=known.state if known else None,
             last_seen=known.last_seen if known else fact.at,
             fatal=known.fatal if known else False,
         )
+        state.refresh(spec.host)
 
 
 def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     host = state.core.hosts[fact.host]
     state.core.hosts[fact.host] = Host(spec=host.spec, state=fact.state, last_seen=fact.last_seen, fatal=fact.fatal)
+    state.refresh(fact.host)
+    if fact.state is HostState.DRAINING:
+        state.draining[fact.host] = None
+    else:
+        state.draining.pop(fact.host, None)
     for run in state.runs_on.get(fact.host, ()):
         state.attention[run] = None
 
@@ -68,8 +74,10 @@ def _job_admitted(state: State, fact: JobAdmitted) -> None:
         admitted_by=fact.id,
         cancelled_by=state.core.cancelled_early.pop(fact.job, None),
     )
+    state.index_job(state.core.jobs[fact.job])
     if state.core.jobs[fact.job].cancelled_by is not None:
         state.cancelled[fact.job] = None
+        state.idle_until = None
 
 
 def _job_cancel_requested(state: State, fact: JobCancelRequested) -> None:
@@ -81,6 +89,7 @@ def _job_cancel_requested(state: State, fact: JobCancelRequested) -> None:
             del early[next(iter(early))]
     elif job.cancelled_by is None:
         job.cancelled_by = fact.by
+        state.unindex_job(fact.job)
         if job.run is not None:
             state.attention[job.run] = None
         elif job.ending is None:
@@ -104,12 +113,15 @@ def _run_assigned(state: State, fact: RunAssigned) -> None:
         assigned_at=fact.at,
     )
     core.runs[fact.run] = run
-    state.hold(run)
     job = core.jobs[fact.job]
     assert job.run is None, f"{fact.job} has {job.run} and cannot have {fact.run} as well"
     job.run, job.runs = fact.run, fact.number
+    state.give_up(fact.job)
+    state.hold(run)
+    for host in state.masks[fact.run]:
+        state.refresh(host)
+    state.unindex_job(fact.job)
     state.cancelled.pop(fact.job, None)  # a cancel that came between the decision and this fact: the run is stopped
-    core.escrows.pop(fact.job, None)
     core.reservations.pop(fact.job, None)
     core.said.pop(fact.job, None)
     if fact.allocated:
@@ -141,29 +153,33 @@ def _checkpoint_reported(state: State, fact: CheckpointReported) -> None:
     run = state.core.runs.get(fact.run)
     if run is not None:
         run.checkpoint_at = max(run.checkpoint_at or 0, fact.at)
+        if run.started_at is not None:
+            state.loose.saved(fact.run, safe_until=run.safe_until)
 
 
 def _run_started(state: State, fact: RunStarted) -> None:
     run = state.core.runs[fact.run]
     run.started_at, run.protected_until = fact.at, fact.protected_until
+    state.start(run, fact.protected_until)
+    if state.idle_until is not None and fact.protected_until < state.idle_until:
+        state.idle_until = fact.protected_until
 
 
 def _run_preemption_requested(state: State, fact: RunPreemptionRequested) -> None:
     run = state.core.runs[fact.run]
     cause = EndCause.PREEMPTED if fact.escrow else EndCause.DRAINED
-    run.stop = Stop(cause_of_end=cause, by=fact.by, why=fact.why, at=fact.at)
+    state.stop(run, Stop(cause_of_end=cause, by=fact.by, why=fact.why, at=fact.at))
     state.attention[fact.run] = None
     if fact.escrow and fact.deadline is not None:
         asker = JobId(fact.by)
         known = state.core.escrows.get(asker)
         victims = (*known.victims, fact.run) if known else (fact.run,)
-        escrow = Escrow(job=asker, placement=fact.escrow, victims=victims, deadline=fact.deadline)
-        state.core.escrows[asker] = escrow
+        state.keep(Escrow(job=asker, placement=fact.escrow, victims=victims, deadline=fact.deadline))
 
 
 def _run_stop_requested(state: State, fact: RunStopRequested) -> None:
     run = state.core.runs[fact.run]
-    run.stop = Stop(cause_of_end=fact.cause_of_end, by=fact.by, why=fact.why, at=fact.at)
+    state.stop(run, Stop(cause_of_end=fact.cause_of_end, by=fact.by, why=fact.why, at=fact.at))
     state.attention[fact.run] = None
 
 
@@ -188,16 +204,21 @@ def _job_requeued(state: State, fact: JobRequeued) -> None:
     job = state.core.jobs[fact.job]
     job.resume_count, job.ending = fact.resume_count, None
     state.ending.pop(fact.job, None)
+    state.index_job(job)
     if job.cancelled_by is not None:  # the cancel was written between the decision and this fact
         state.cancelled[fact.job] = None
+        state.idle_until = None
 
 
 def _job_finished(state: State, fact: JobFinished) -> None:
     core = state.core
     del core.jobs[fact.job]
+    state.unindex_job(fact.job)
     state.cancelled.pop(fact.job, None)
     state.ending.pop(fact.job, None)
-    core.escrows.pop(fact.job, None)
+    if fact.job in core.escrows:
+        state.give_up(fact.job)
+        state.idle_until = None
     core.reservations.pop(fact.job, None)
     core.said.pop(fact.job, None)
 
@@ -205,8 +226,13 @@ def _job_finished(state: State, fact: JobFinished) -> None:
 def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
     if fact.job in state.core.jobs:
         state.core.said[fact.job] = Said(reason=fact.why.reason, at=fact.at)
-    if fact.why.reason is Reason.DEFER_ESCROW_EXPIRED:
-        state.core.escrows.pop(fact.job, None)
+        state.unsaid.pop(fact.job, None)
+    if fact.why.rule == "P7":
+        state.reasons.room = None  # it turns into another one soon, whatever is free
+    if fact.why.reason is Reason.DEFER_ESCROW_EXPIRED and fact.job in state.core.escrows:
+        state.give_up(fact.job)
+        state.index_job(state.core.jobs[fact.job])
+        state.idle_until = None
 
 
 def _reservation_made(state: State, fact: ReservationMade) -> None:
@@ -246,7 +272,19 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
 }
 
 READS: tuple[Kind, ...] = tuple(_EVOLVE)
-_SILENT: frozenset[Kind] = frozenset({CheckpointReported, PlacementDeferred, CapacityChanged, DrainCompleted})
+_SILENT: frozenset[Kind] = frozenset(
+    {
+        CheckpointReported,
+        PlacementDeferred,
+        CapacityChanged,
+        DrainCompleted,
+        JobAdmitted,  # a ranking follows, and says where it stands
+        JobRequeued,
+        JobFinished,
+        RunStarted,
+    }
+)
+"""Nothing is due after these, unless their own function above says so."""
 
 
 def evolve(state: State, recorded: Recorded) -> None:

@@ -3,8 +3,13 @@
 `Core` is folded from the log and is what a snapshot holds. `State` adds indexes that are rebuilt from it.
 """
 
+from dataclasses import dataclass
+
 import msgspec
 
+from services.placer.alike import Waiting
+from services.placer.loose import Loose
+from services.placer.room import Room
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import LOG_START, BudgetPath, FactId, HostId, JobId, Position, RunId
 from tenure.domain.job import JobSpec, Placement, gpus_by_host
@@ -49,6 +54,11 @@ class Run(msgspec.Struct, kw_only=True):
     stop: Stop | None = None
     started: dict[int, Millis] = {}
     exited: dict[int, ReplicaExit] = {}
+
+    @property
+    def safe_until(self) -> Millis:
+        """What it did before this instant is not lost when it is stopped."""
+        return self.assigned_at if self.started_at is None else max(self.started_at, self.checkpoint_at or 0)
 
     @property
     def hosts(self) -> dict[HostId, tuple[int, ...]]:
@@ -136,6 +146,18 @@ class Core(msgspec.Struct, kw_only=True):
     """Cancels of jobs not admitted yet, oldest first, at most `CANCELLED_EARLY_MAX`."""
 
 
+@dataclass(slots=True)
+class Reasons:
+    """Scratch: for what the reasons to wait were last looked at."""
+
+    order: tuple[JobId, ...] | None = None
+    """Jobs that were new in it have been told."""
+    room: tuple[int, ...] | None = None
+    """Free GPUs by pool: while they are the same no reason turns into another."""
+    again_at: Millis | None = None
+    """When a reason that has turned may be said."""
+
+
 class State:
     """The core with its indexes. One owner, one thread; `evolve` changes it in place."""
 
@@ -143,26 +165,54 @@ class State:
         self.core = core
         self.held: dict[HostId, int] = {}
         """Per host a bit for each GPU that a run holds, whatever the host says of its GPUs meanwhile."""
+        self.escrowed: dict[HostId, int] = {}
+        """The same of GPUs that are kept for an asker."""
         self.runs_on: dict[HostId, dict[RunId, None]] = {}
         """The runs that hold something on each host."""
+        self.masks: dict[RunId, dict[HostId, int]] = {}
+        """What each run holds where."""
+        self.room = Room()
+        """What is free, on healthy hosts."""
+        self.reach = Room()
+        """The same with all that `loose` runs hold: nobody can ever get more now."""
+        self.loose = Loose()
+        self.firm: dict[RunId, None] = {}
+        """Allocated runs that started, were not told to end, and are not known to be past their protection."""
+        self.unstarted: dict[RunId, None] = {}
+        """Allocated runs that did not start yet and were not told to end."""
+        self.waiting = Waiting()
+        """Jobs that may be started: queued, not cancelled, and nothing is being freed for them."""
+        self.unsaid: dict[JobId, None] = {}
+        """Queued jobs that were not told why they wait."""
+        self.waited_for: dict[str, int] = {}
+        """By asker: victims of it that are on their way out."""
+        self.ports: dict[int, int] = {}
+        """MASTER_PORTs in use, by how many runs."""
+        self.draining: dict[HostId, None] = {}
         self.attention: dict[RunId, None] = {}
         """Runs that changed and may need a fact of ours, in that order. Scratch: emptied when none is due."""
         self.cancelled: dict[JobId, None] = {}
         """Queued jobs that are to be finished as cancelled."""
+        self.ending: dict[JobId, None] = {}
+        """Jobs of whose last run it is not said yet what it means for them."""
         self.idle_until: Millis | None = None
         """Scratch of `decide`: nothing to decide before this instant unless a fact comes. None: look again."""
-        self.hosts_in_order: tuple[HostId, ...] | None = None
-        """Scratch: the names of all hosts, sorted; None after one registered."""
+        self.reasons = Reasons()
+        for escrow in core.escrows.values():
+            self._keep(escrow.placement)
         for run in core.runs.values():
             self.hold(run)
             self.attention[run.run] = None
-        self.ending: dict[JobId, None] = {}
-        """Jobs of whose last run it is not said yet what it means for them."""
+        for name, host in core.hosts.items():
+            self.refresh(name)
+            if host.state is HostState.DRAINING:
+                self.draining[name] = None
         for job in core.jobs.values():
             if job.ending is not None:
                 self.ending[job.job] = None
             elif job.cancelled_by is not None and job.run is None:
                 self.cancelled[job.job] = None
+            self.index_job(job)
 
     @property
     def position(self) -> Position:
@@ -173,29 +223,138 @@ class State:
     def position(self, value: Position) -> None:
         self.core.position = value
 
-    def sorted_hosts(self) -> tuple[HostId, ...]:
-        """All hosts in order of name."""
-        if self.hosts_in_order is None:
-            self.hosts_in_order = tuple(sorted(self.core.hosts))
-        return self.hosts_in_order
-
     def hold(self, run: Run) -> None:
         """Mark the GPUs of `run` as held. I1: asserts that nobody held them."""
-        for host, gpus in run.hosts.items():
-            mask, held = gpu_mask(gpus), self.held.get(host, 0)
+        masks = self.masks[run.run] = {host: gpu_mask(gpus) for host, gpus in run.hosts.items()}
+        for host, mask in masks.items():
+            held = self.held.get(host, 0)
             assert held & mask == 0, f"I1: {run.run} would hold GPUs of {host} that another run holds"
             self.held[host] = held | mask
             self.runs_on.setdefault(host, {})[run.run] = None
+        self.ports[run.master_port] = self.ports.get(run.master_port, 0) + 1
+        if run.stop is not None:
+            self._wait_for(run.stop.by, +1)
+            return
+        spec = self.core.jobs[run.job].spec
+        if not spec.allocated:
+            self.loosen(run)
+        elif run.protected_until is None:
+            self.unstarted[run.run] = None
+        else:
+            self.firm[run.run] = None
+            self.loose.protect(run.run, run.protected_until)
 
     def release(self, run: Run) -> None:
         """Mark the GPUs of `run` as free."""
-        for host, gpus in run.hosts.items():
-            self.held[host] &= ~gpu_mask(gpus)
+        if run.stop is None:
+            self.fasten(run)
+        else:
+            self._wait_for(run.stop.by, -1)
+        for host, mask in self.masks.pop(run.run).items():
+            self.held[host] &= ~mask
             del self.runs_on[host][run.run]
+            self.refresh(host)
+        self.ports[run.master_port] -= 1
+        if not self.ports[run.master_port]:
+            del self.ports[run.master_port]
+
+    def loosen(self, run: Run) -> None:
+        """P5 may give the run to an asker from now on."""
+        spec, masks = self.core.jobs[run.job].spec, self.masks[run.run]
+        key = (spec.budget, spec.priority) if spec.allocated else None
+        self.loose.add(run.run, key, gpus=spec.gpus, safe_until=run.safe_until, masks=masks)
+        for host in masks:
+            self.refresh(host)
+
+    def fasten(self, run: Run) -> None:
+        """The run was told to end, or is over: nobody can ask for it any more."""
+        self.firm.pop(run.run, None)
+        self.unstarted.pop(run.run, None)
+        masks = self.masks[run.run]
+        if self.loose.remove(run.run, masks=masks):
+            for host in masks:
+                self.refresh(host)
+
+    def start(self, run: Run, protected_until: Millis) -> None:
+        """Every replica of the run is there."""
+        if run.stop is not None:
+            return
+        if run.run in self.unstarted:
+            del self.unstarted[run.run]
+            self.firm[run.run] = None
+            self.loose.protect(run.run, protected_until)
+        else:
+            self.loose.saved(run.run, safe_until=run.safe_until)
+
+    def expire(self, now: Millis) -> None:
+        """Runs whose protection ends by now become loose."""
+        for run in self.loose.due(now):
+            if run in self.firm:
+                del self.firm[run]
+                self.loosen(self.core.runs[run])
+
+    def stop(self, run: Run, stop: Stop) -> None:
+        """The run is told to end."""
+        if run.stop is None:
+            self.fasten(run)
+            self._wait_for(stop.by, +1)
+            run.stop = stop
+
+    def keep(self, escrow: Escrow) -> None:
+        """These GPUs are kept for an asker, who does not wait for others meanwhile."""
+        self.core.escrows[escrow.job] = escrow
+        self._keep(escrow.placement)
+        self.waiting.remove(escrow.job)
+
+    def give_up(self, job: JobId) -> None:
+        """Nothing is kept for the job any more, if anything was."""
+        escrow = self.core.escrows.pop(job, None)
+        if escrow is not None:
+            for host, gpus in gpus_by_host(escrow.placement).items():
+                self.escrowed[host] &= ~gpu_mask(gpus)
+                self.refresh(host)
+
+    def index_job(self, job: Job) -> None:
+        """Count it among those who wait, if it does."""
+        if job.queued and job.cancelled_by is None:
+            if job.job not in self.core.escrows:
+                self.waiting.add(job.job, job.spec)
+            if job.job not in self.core.said:
+                self.unsaid[job.job] = None
+
+    def unindex_job(self, job: JobId) -> None:
+        """It does not wait any more."""
+        self.waiting.remove(job)
+        self.unsaid.pop(job, None)
 
     def free(self, host: HostId) -> int:
         """A bit for each GPU that the host has and no run holds."""
         return all_gpus(self.core.hosts[host].spec.gpus) & ~self.held.get(host, 0)
+
+    def refresh(self, name: HostId) -> None:
+        """What the host has and what is held of it has changed: bring `room` and `reach` in line."""
+        host = self.core.hosts[name]
+        if host.state is not HostState.HEALTHY:
+            self.room.drop(name)
+            self.reach.drop(name)
+            return
+        spec = host.spec
+        everything = all_gpus(spec.gpus)
+        free = everything & ~self.held.get(name, 0) & ~self.escrowed.get(name, 0)
+        pool = (spec.cluster, spec.gpu_type)
+        self.room.set(pool, name, free)
+        self.reach.set(pool, name, free | self.loose.held_on.get(name, 0) & everything)
+
+    def _keep(self, placement: Placement) -> None:
+        for host, gpus in gpus_by_host(placement).items():
+            self.escrowed[host] = self.escrowed.get(host, 0) | gpu_mask(gpus)
+            self.refresh(host)
+
+    def _wait_for(self, asker: str | None, change: int) -> None:
+        if asker is not None:
+            self.waited_for[asker] = self.waited_for.get(asker, 0) + change
+            if not self.waited_for[asker]:
+                del self.waited_for[asker]
 
 
 def all_gpus(count: int) -> int:

@@ -1,8 +1,8 @@
 """The budget tree: shares down a project tree, its leaves fund jobs. Immutable; every edit makes a new tree."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from tenure.domain.ids import BudgetPath
 
@@ -11,6 +11,8 @@ PPM = 1_000_000
 ROOT = BudgetPath("")
 DEPTH_MAX = 12
 NODES_MAX = 20_000
+PATHS_KEPT = 1 << 16
+"""Paths whose lineage is remembered: looked up at every decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,20 +77,22 @@ def field_of(path: BudgetPath) -> str:
     return "budgets." + path.replace("/", ".children.") if path else "budgets"
 
 
-def lineage(path: BudgetPath) -> Iterator[BudgetPath]:
+@lru_cache(maxsize=PATHS_KEPT)
+def lineage(path: BudgetPath) -> tuple[BudgetPath, ...]:
     """`path` and its ancestors, from the top level down: `a`, `a/b`, `a/b/c`."""
-    end = path.find("/")
-    while end >= 0:
-        yield BudgetPath(path[:end])
-        end = path.find("/", end + 1)
-    yield path
+    parts = path.split("/")
+    return tuple(BudgetPath("/".join(parts[:depth])) for depth in range(1, len(parts) + 1))
 
 
+@lru_cache(maxsize=PATHS_KEPT)
 def parting(one: BudgetPath, other: BudgetPath) -> tuple[BudgetPath, BudgetPath] | None:
-    """The two ancestors at the level where the paths part (P5), or None for the same leaf."""
+    """The two ancestors at the level where the paths part (P5), or None for the same leaf.
+
+    Where one is above the other, as after a leaf with runs was given children, it is the two themselves.
+    """
     if one == other:
         return None
     for left, right in zip(lineage(one), lineage(other), strict=False):
         if left != right:
             return left, right
-    raise ValueError(f"{one} and {other}: one is above the other, so one of them is no leaf")
+    return one, other

@@ -1,16 +1,20 @@
 """Properties of the placer's plan on random clusters, runs and queues: P5-P7, I1-I3, I6-I9."""
 
+from itertools import dropwhile
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.placer.policy.hope import hopeful
 from services.placer.policy.may_disrupt import AskingJob, may_disrupt
 from services.placer.policy.standings import Standings
 from services.placer.policy.victims import find_victims
-from services.placer.policy.view import View
-from services.placer.state import State, gpu_mask
+from services.placer.state import Job, Run, State, gpu_mask
 from tenure.domain.host import HostState
 from tenure.domain.ids import RunId
-from tenure.domain.job import gpus_by_host
+from tenure.domain.job import JobSpec, gpus_by_host
+from tenure.domain.policy import Policy
 from tenure.domain.units import MINUTE
 from tenure.events.fact import Fact
 from tenure.events.placing import RunAssigned, RunPreemptionRequested
@@ -117,25 +121,75 @@ def check_preemption(state: State, fact: RunPreemptionRequested, now: int) -> No
 def test_victims_are_complete_permitted_and_none_is_needless(scene: Scene) -> None:
     scene.actor.fold()
     state: State = scene.actor.state
+    state.expire(scene.now)
     ratios = standings_of(state)
-    view = View.of(state)
-    for job in (job for job in state.core.jobs.values() if job.run is None):
-        plan = find_victims(state, view, job, scene.now, standings=ratios, policy=scene.policy).plan
+    hope = hopeful(state, standings=ratios, policy=scene.policy)
+    for job in (job for job in state.core.jobs.values() if job.job in state.waiting.line_of):
+        room, spec = free_masks(state), job.spec
+        open_runs = [run for run in state.core.runs.values() if permitted(state, run, job, scene.now, scene.policy)]
+        plan = find_victims(state, state.room, job, scene.now, standings=ratios, policy=scene.policy)
+        line = state.waiting.line_of[job.job]
+        assert (line in hope.free) == fits(room, spec), "a class has hope of free GPUs if it fits, and only then"
         if plan is None:
+            assert not open_runs or not fits(without(room, open_runs), spec), "there was a way"
             continue
-        asking = AskingJob(budget=job.spec.budget, priority=job.spec.priority, allocated=job.spec.allocated)
-        assert len(plan.placement) == job.spec.replicas
-        for victim in plan.victims:
-            verdict = may_disrupt(victim.run, victim.job, asking, scene.now, standings=ratios, policy=scene.policy)
-            assert verdict.allowed
+        assert line in hope.free or line in hope.victims, "a class with a way has hope"
+        assert len(plan.placement) == spec.replicas
+        assert all(victim.run in open_runs for victim in plan.victims)
         for needless in plan.victims:
-            without = view.copy()
-            for victim in plan.victims:
-                if victim is not needless:
-                    without.free_run(victim.run)
-            assert not fits(without, job.spec.replicas, job.spec.gpus_per_replica), "a proper subset would do"
+            others = [victim.run for victim in plan.victims if victim is not needless]
+            assert not fits(without(room, others), spec), "a proper subset would do"
 
 
-def fits(view: View, replicas: int, gpus: int) -> bool:
-    """The simple form of packing's feasibility: some pool holds all replicas."""
-    return any(sum(mask.bit_count() // gpus for mask in pool.values()) >= replicas for pool in view.pools.values())
+@settings(max_examples=150, deadline=None)
+@given(scenes())
+def test_indexes_kept_up_to_date_are_those_made_anew(scene: Scene) -> None:
+    scene.act()
+    kept: State = scene.actor.state
+    anew = State(kept.core)
+    anew.expire(scene.now)
+    for index in (
+        free_masks,
+        lambda state: [(name, pool.counts, pool.free) for name, pool in state.room.pools.items()],
+        lambda state: {name: pool.masks for name, pool in state.reach.pools.items()},
+        lambda state: {key: (bunch.runs, bunch.masks, bunch.gpus) for key, bunch in state.loose.bunches.items()},
+        lambda state: {alike: set(line.jobs) for alike, line in state.waiting.lines.items()},
+        lambda state: (set(state.firm), set(state.unstarted), set(state.unsaid), set(state.draining)),
+        lambda state: (state.waited_for, state.ports, state.masks),
+    ):
+        assert trimmed(index(kept)) == trimmed(index(anew))
+
+
+def trimmed(index: Any) -> Any:
+    """Counts of hosts with more GPUs than any host has are zeros: how many does not matter."""
+    if isinstance(index, list):
+        return [(name, list(dropwhile(lambda n: not n, reversed(counts))), free) for name, counts, free in index]
+    return index
+
+
+def permitted(state: State, run: Run, job: Job, now: int, policy: Policy) -> bool:
+    """P5, asked of one run."""
+    asking = AskingJob(budget=job.spec.budget, priority=job.spec.priority, allocated=job.spec.allocated)
+    victim = state.core.jobs[run.job]
+    ratios = standings_of(state)
+    return run.stop is None and may_disrupt(run, victim, asking, now, standings=ratios, policy=policy).allowed
+
+
+def free_masks(state: State) -> dict[str, int]:
+    """The room of the only pool."""
+    return {host: mask for pool in state.room.pools.values() for host, mask in pool.masks.items()}
+
+
+def without(room: dict[str, int], runs: list[Run]) -> dict[str, int]:
+    """The room as if these had ended."""
+    masks = dict(room)
+    for run in runs:
+        for host, gpus in run.hosts.items():
+            if host in masks:
+                masks[host] |= gpu_mask(gpus)
+    return masks
+
+
+def fits(room: dict[str, int], spec: JobSpec) -> bool:
+    """The simple form of packing's feasibility."""
+    return sum(mask.bit_count() // spec.gpus_per_replica for mask in room.values()) >= spec.replicas

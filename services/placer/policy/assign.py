@@ -16,15 +16,15 @@ class Ports:
 
     def __init__(self, state: State) -> None:
         self._next = int(state.position)
-        self._used = {run.master_port for run in state.core.runs.values()}
+        self._used, self._taken = state.ports, set[int]()
 
     def take(self) -> int:
         """A port that no run has now; the next in turn if all are used."""
         for turn in range(PORT_COUNT):
             port = PORT_FIRST + (self._next + turn) % PORT_COUNT
-            if port not in self._used:
+            if port not in self._used and port not in self._taken:
                 break
-        self._used.add(port)
+        self._taken.add(port)
         self._next = port - PORT_FIRST + 1
         return port
 

@@ -1,87 +1,127 @@
 """Why a job waits, said when the reason changes and not too often, with the numbers that a person would ask for."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 
-from services.placer.policy.view import View
+from services.placer.alike import Alike
+from services.placer.policy.may_disrupt import may_have
+from services.placer.policy.settle import FACTS_MAX
+from services.placer.policy.standings import Standings
+from services.placer.policy.victims import asking
 from services.placer.state import Job, State
-from tenure.domain.ids import BudgetPath
-from tenure.domain.job import JobSpec
+from tenure.domain.ids import JobId
+from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import MINUTE, Millis
 from tenure.events.placing import PlacementDeferred
 
 SAY_AGAIN_AFTER: Millis = MINUTE
 """A reason that flips to and fro is said at most this often; a first reason at once."""
+FEW = 4
 
 
-Shape = tuple[str | None, int, int]
-"""GPU type, replicas, GPUs per replica: jobs of one shape fit, or do not, alike."""
+def tell(state: State, now: Millis, *, standings: Standings, policy: Policy) -> list[PlacementDeferred]:
+    """The reasons that were not said yet, of listed jobs, and those that have turned. To be asked when nothing starts.
 
-
-def shape_of(spec: JobSpec) -> Shape:
-    """The shape of a job."""
-    return spec.gpu_type, spec.replicas, spec.gpus_per_replica
-
-
-Standing = tuple[BudgetPath, int, bool, Shape]
-"""Jobs that are alike to P5 and P6: same budget, priority, kind and shape."""
-
-
-def standing_of(job: Job) -> Standing:
-    """What decides whom a job may disrupt, and where it fits."""
-    return job.spec.budget, job.spec.priority, job.spec.allocated, shape_of(job.spec)
-
-
-def defer(
-    state: State,
-    view: View,
-    job: Job,
-    now: Millis,
-    *,
-    kept: Mapping[Reason, int],
-    reasons: dict[Standing, Why],
-) -> PlacementDeferred | Millis | None:
-    """The fact that says why `job` does not start now, None if that was said, or when another reason may be said.
-
-    `reasons` are those found before in this decision.
+    Sets in `state.reasons` what it looked at, and when to ask again.
     """
-    said = state.core.said.get(job.job)
-    standing = standing_of(job)
-    why = reasons.get(standing) or reason_to_wait(state, view, job, now, kept=kept)
-    reasons[standing] = why
-    if said is not None and said.reason is why.reason:
-        return None
-    if said is not None and now - said.at < SAY_AGAIN_AFTER:
-        return said.at + SAY_AGAIN_AFTER
-    return PlacementDeferred(at=now, job=job.job, why=why)
+    telling = _Telling(state, now, standings, policy)
+    facts = list(islice(telling.first_reasons(), FACTS_MAX)) or list(islice(telling.turned_reasons(), FACTS_MAX))
+    if not facts:
+        telling.note()
+    return facts
 
 
-def reason_to_wait(state: State, view: View, job: Job, now: Millis, *, kept: Mapping[Reason, int]) -> Why:
-    """No such hosts, no room, or room in pieces.
+class _Telling:
+    """One look at the reasons. Jobs of a class wait for the same reason, which is found once."""
 
-    With what was asked, what is free, the next protection to end, and how many runs P5 keeps for which reason.
-    """
-    spec = job.spec
-    free, hole = view.gpus_free(spec), view.largest_hole(spec)
-    replicas_fit = max(
-        (sum(m.bit_count() // spec.gpus_per_replica for m in pool.values()) for _, pool in view.pools_for(spec)),
-        default=None,
-    )
-    ends = (run.protected_until for run in state.core.runs.values() if run.protected_until is not None)
-    expiry = min((end for end in ends if end > now), default=None)
+    def __init__(self, state: State, now: Millis, standings: Standings, policy: Policy) -> None:
+        self._state, self._now, self._standings, self._policy = state, now, standings, policy
+        self._whys: dict[Alike, Why] = {}
+        self._room = tuple([pool.free for pool in state.room.pools.values()])
+        self._again_at: Millis | None = None
+
+    def first_reasons(self) -> Iterator[PlacementDeferred]:
+        """Of jobs that are listed and were never told."""
+        state, order = self._state, self._state.core.order
+        if not state.unsaid or state.reasons.order is order:
+            return
+        listed = order if len(state.unsaid) <= FEW else frozenset(order)
+        for job in sorted(state.unsaid):
+            if job in listed:
+                yield self._fact(job)
+
+    def turned_reasons(self) -> Iterator[PlacementDeferred]:
+        """Of jobs that were told another one. None has turned while the same GPUs are free."""
+        state, now, again_at = self._state, self._now, self._state.reasons.again_at
+        if self._room == state.reasons.room and (again_at is None or now < again_at):
+            self._again_at = again_at
+            return
+        turned: list[JobId] = []
+        for line in state.waiting.lines.values():
+            reason = reason_of(state, line.alike)
+            for job in line.jobs:
+                said = state.core.said.get(job)
+                if said is None or said.reason is reason:
+                    continue
+                if now - said.at >= SAY_AGAIN_AFTER:
+                    turned.append(job)
+                else:
+                    again_at = said.at + SAY_AGAIN_AFTER
+                    self._again_at = again_at if self._again_at is None else min(again_at, self._again_at)
+        for job in sorted(turned):
+            yield self._fact(job)
+
+    def note(self) -> None:
+        """All was told: remember for what."""
+        reasons = self._state.reasons
+        reasons.order, reasons.room, reasons.again_at = self._state.core.order, self._room, self._again_at
+
+    def _fact(self, job_id: JobId) -> PlacementDeferred:
+        job = self._state.core.jobs[job_id]
+        alike = self._state.waiting.line_of[job_id].alike
+        why = self._whys.get(alike)
+        if why is None:
+            kept = kept_runs(self._state, job, standings=self._standings, policy=self._policy)
+            why = self._whys[alike] = reason_to_wait(self._state, alike, kept=kept)
+        return PlacementDeferred(at=self._now, job=job_id, why=why)
+
+
+def reason_of(state: State, alike: Alike) -> Reason:
+    """No such hosts, no room, or room in pieces."""
+    pools = [pool for name, pool in state.room.pools.items() if alike.gpu_type is None or alike.gpu_type == name[1]]
+    if not pools:
+        return Reason.DEFER_NO_SUCH_HOSTS
+    return Reason.DEFER_FRAGMENTED if sum([pool.free for pool in pools]) >= alike.gpus else Reason.DEFER_NO_ROOM
+
+
+def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int]) -> Why:
+    """The reason with what was asked, what is free, the next protection to end, and what P5 keeps for which reason."""
+    pools = [pool for name, pool in state.room.pools.items() if alike.gpu_type is None or alike.gpu_type == name[1]]
     numbers = {
-        "gpus_asked": spec.gpus,
-        "replicas": spec.replicas,
-        "replicas_fit": replicas_fit,
-        "gpus_free": free,
-        "largest_hole": hole,
-        "next_protection_ends_ms": expiry,
+        "gpus_asked": alike.gpus,
+        "replicas": alike.replicas,
+        "replicas_fit": max((pool.fits(alike.gpus_per_replica) for pool in pools), default=None),
+        "gpus_free": sum(pool.free for pool in pools),
+        "largest_hole": max((pool.largest_hole for pool in pools), default=0),
+        "next_protection_ends_ms": state.loose.next_end(state.firm),
         **{reason.value: kept[reason] for reason in sorted(kept)},
     }
-    if replicas_fit is None:
-        reason = Reason.DEFER_NO_SUCH_HOSTS
-    elif free >= spec.gpus:
-        reason = Reason.DEFER_FRAGMENTED
-    else:
-        reason = Reason.DEFER_NO_ROOM
-    return Why(rule="P6", reason=reason, numbers=numbers)
+    return Why(rule="P6", reason=reason_of(state, alike), numbers=numbers)
+
+
+def kept_runs(state: State, job: Job, *, standings: Standings, policy: Policy) -> dict[Reason, int]:
+    """How many runs P5 keeps from the job, by reason."""
+    kept: Counter[Reason] = Counter()
+    by = asking(job.spec)
+    if not by.allocated:
+        kept[Reason.KEEP_ASKER_UNALLOCATED] = len(state.firm) + len(state.unstarted) + len(state.loose.key_of)
+        return +kept
+    kept[Reason.KEEP_PROTECTED] = len(state.firm)
+    kept[Reason.KEEP_NOT_STARTED] = len(state.unstarted)
+    for key, bunch in state.loose.bunches.items():
+        if key is not None and not may_have(by, key[0], key[1], standings=standings, policy=policy):
+            same = key[0] == by.budget
+            kept[Reason.KEEP_PRIORITY_NOT_HIGHER if same else Reason.KEEP_RATIO_NOT_LOWER] += len(bunch.runs)
+    return +kept

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from services.placer.policy.view import escrow_is_free
-from services.placer.state import Escrow, State
+from services.placer.state import Escrow, State, gpu_mask
 from tenure.domain.host import HostState
+from tenure.domain.job import gpus_by_host
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import Millis
@@ -17,8 +17,16 @@ def ready(state: State) -> Iterator[Escrow]:
     """Escrows whose GPUs are all free, in order of job id: their askers start now."""
     for job_id in sorted(state.core.escrows):
         escrow = state.core.escrows[job_id]
-        if escrow_is_free(escrow, state):
+        if is_free(escrow, state):
             yield escrow
+
+
+def is_free(escrow: Escrow, state: State) -> bool:
+    """Whether every GPU of the escrow is free of runs and on a healthy host."""
+    return all(
+        state.core.hosts[host].state is HostState.HEALTHY and state.free(host) & gpu_mask(gpus) == gpu_mask(gpus)
+        for host, gpus in gpus_by_host(escrow.placement).items()
+    )
 
 
 def expired(state: State, now: Millis) -> Iterator[PlacementDeferred]:
@@ -39,11 +47,6 @@ def expired(state: State, now: Millis) -> Iterator[PlacementDeferred]:
         }
         why = Why(rule="P7", reason=Reason.DEFER_ESCROW_EXPIRED, numbers=numbers)
         yield PlacementDeferred(at=now, job=job_id, why=why)
-
-
-def askers_waited_for(state: State) -> set[str]:
-    """Askers whose victims are still on their way out: they ask for no others (at most one victim set an asker)."""
-    return {run.stop.by for run in state.core.runs.values() if run.stop is not None and run.stop.by is not None}
 
 
 def deadline(victims_grace_ms: Millis, now: Millis, *, policy: Policy) -> Millis:

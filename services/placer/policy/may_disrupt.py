@@ -79,7 +79,7 @@ def _compare(
             now_ms=now,
         )
     asking, holding = standings.ratio(sides[0]), standings.ratio(sides[1])
-    lower = asking + policy.ratio_margin < holding
+    lower = is_lower(asking, holding, policy=policy)
     return _verdict(
         lower,
         Reason.DISRUPT_LOWER_RATIO if lower else Reason.KEEP_RATIO_NOT_LOWER,
@@ -92,6 +92,21 @@ def _compare(
         protected_until_ms=protected_until,
         now_ms=now,
     )
+
+
+def is_lower(asking: float, holding: float, *, policy: Policy) -> bool:
+    """Whether the asker's ratio is lower by so much that it counts."""
+    return asking + policy.ratio_margin < holding
+
+
+def may_have(
+    by: AskingJob, victim_budget: BudgetPath, victim_priority: int, *, standings: Standings, policy: Policy
+) -> bool:
+    """The same of all allocated runs of a budget and priority that are past their protection, without the numbers."""
+    sides = parting(by.budget, victim_budget)
+    if sides is None:
+        return by.priority > victim_priority
+    return is_lower(standings.ratio(sides[0]), standings.ratio(sides[1]), policy=policy)
 
 
 def _verdict(allowed: bool, reason: Reason, rule: str, **numbers: str | int | float) -> Verdict:

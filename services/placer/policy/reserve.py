@@ -4,23 +4,18 @@ Reservations are facts (`ReservationMade`); this is the one place that says what
 here too once the placer plans timetables.
 """
 
-from services.placer.policy.view import View
-from services.placer.state import State
+from services.placer.state import Reservation, State
 from tenure.domain.ids import JobId
 from tenure.domain.job import JobSpec
 from tenure.domain.units import Millis
 
 
-def without_reserved(view: View, state: State, *, job: JobId, spec: JobSpec, now: Millis) -> View:
-    """What of `view` the job may use: all of it if its contract ends in time or it is unallocated."""
-    forbidden = [
+def forbidden(state: State, *, job: JobId, spec: JobSpec, now: Millis) -> list[Reservation]:
+    """The reservations whose hosts the job may not use: none if its contract ends in time or it is unallocated."""
+    if not state.core.reservations:
+        return []
+    return [
         reservation
         for reservation in state.core.reservations.values()
         if reservation.job != job and spec.allocated and now + spec.min_runtime_ms > reservation.latest_start
     ]
-    if not forbidden:
-        return view
-    allowed = view.copy()
-    for reservation in forbidden:
-        allowed.take(reservation.placement)
-    return allowed

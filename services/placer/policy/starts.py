@@ -1,20 +1,19 @@
 """The plan of one decision: in fair-share order, start what fits whole, preempt for what may, say why the rest waits.
 
-Jobs of one shape that did not fit are not tried again in the same decision: what is usable only shrinks (P6).
+Where one job of a class cannot start, the next cannot either: what is usable only shrinks in a decision (P6).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.placer.policy import escrow
 from services.placer.policy.assign import Ports, assign
-from services.placer.policy.defer import Shape, Standing, defer, shape_of, standing_of
+from services.placer.policy.defer import tell
+from services.placer.policy.hope import hopeful
 from services.placer.policy.pack import pack
-from services.placer.policy.reserve import without_reserved
+from services.placer.policy.reserve import forbidden
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.standings import Standings
 from services.placer.policy.victims import VictimPlan, find_victims
-from services.placer.policy.view import View
 from services.placer.state import Job, State
 from tenure.domain.job import Placement
 from tenure.domain.policy import Policy
@@ -29,63 +28,71 @@ STARTS_MAX = 500
 
 @dataclass(slots=True)
 class Plan:
-    """What one decision starts and stops. `asked`: a victim set was told to end in it; `say_again_at`:
-    when a changed reason may be said that would be too soon now."""
+    """What one decision starts and stops. `asked`: a victim set was told to end in it."""
 
-    view: View
     standings: Standings
+    ports: Ports
     facts: list[Fact] = field(default_factory=list)
     started: int = 0
-    unfit: set[Shape] = field(default_factory=set)
-    no_victims: dict[Standing, Mapping[Reason, int]] = field(default_factory=dict)
-    reasons: dict[Standing, Why] = field(default_factory=dict)
-    waited_for: set[str] = field(default_factory=set)
-    say_again_at: Millis | None = None
     asked: bool = False
 
 
-def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Policy) -> Plan:
+def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Policy) -> list[Fact]:
     """Starts and preemptions in rank order, whole gangs only (P4, P6). At most one victim set is asked for at a time.
 
     One victim set a decision keeps the next one honest: it sees the runs that were told, and their GPUs in escrow.
+    When nothing starts, the reasons that were not said yet.
     """
-    plan = Plan(view=View.of(state), standings=standings, waited_for=escrow.askers_waited_for(state))
-    ports = Ports(state)
-    for freed in escrow.ready(state):
-        _start(plan, state, state.core.jobs[freed.job], freed.placement, now, ports, Reason.START_ESCROW_COMPLETE)
+    plan = Plan(standings, Ports(state))
+    with state.room.trial():
+        for freed in escrow.ready(state):
+            _start(plan, state, state.core.jobs[freed.job], freed.placement, now, Reason.START_ESCROW_COMPLETE)
+        _serve(plan, state, now, policy=policy)
+    return plan.facts or [*tell(state, now, standings=standings, policy=policy)]
+
+
+def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
+    """Go through the order, past everybody whose class cannot have anything."""
+    hope = hopeful(state, standings=plan.standings, policy=policy)
+    line_of, free, victims = state.waiting.line_of, hope.free, hope.victims
     for rank, job_id in enumerate(state.core.order, start=1):
-        job = state.core.jobs.get(job_id)
-        if job is None or not job.queued or job.cancelled_by is not None or job_id in state.core.escrows:
+        if not hope:
+            return
+        line = line_of.get(job_id)
+        if line is None or not (line in free or line in victims):
             continue
         if plan.started >= STARTS_MAX or len(plan.facts) >= FACTS_MAX:
-            break
-        placement = _fit(plan, state, job, now)
+            return
+        job = state.core.jobs[job_id]
+        placement = _fit(state, job, now)
         if placement is not None:
             reason = Reason.START_IN_ORDER if job.spec.allocated else Reason.START_UNALLOCATED_FILL
-            _start(plan, state, job, placement, now, ports, reason, rank=rank)
+            _start(plan, state, job, placement, now, reason, rank=rank)
+            if not state.room.free:
+                free.clear()
             continue
-        victims = _victims(plan, state, job, now, policy=policy)
-        if victims is not None:
-            _preempt(plan, job, victims, now, policy=policy)
-            continue
-        kept = plan.no_victims.get(standing_of(job), {})
-        waiting = defer(state, plan.view, job, now, kept=kept, reasons=plan.reasons)
-        if isinstance(waiting, PlacementDeferred):
-            plan.facts.append(waiting)
-        elif waiting is not None:
-            plan.say_again_at = min(waiting, plan.say_again_at or waiting)
-    return plan
+        free.pop(line, None)
+        if job.spec.allocated and not plan.asked and job_id not in state.waited_for:
+            found = _victims(plan, state, job, now, policy=policy)
+            if found is not None:
+                _preempt(plan, state, job, found, now, policy=policy)
+                victims.clear()
+            else:
+                victims.pop(line, None)
 
 
-def _fit(plan: Plan, state: State, job: Job, now: Millis) -> Placement | None:
+def _fit(state: State, job: Job, now: Millis) -> Placement | None:
+    """Where the job fits whole, outside the reservations that its contract would be in the way of (P8)."""
     spec = job.spec
-    shape = shape_of(spec)
-    if shape in plan.unfit:
+    if not state.room.fits(spec.gpu_type, spec.replicas, spec.gpus_per_replica):
         return None
-    placement = pack(without_reserved(plan.view, state, job=job.job, spec=spec, now=now), spec)
-    if placement is None and pack(plan.view, spec) is None:
-        plan.unfit.add(shape)
-    return placement
+    kept = forbidden(state, job=job.job, spec=spec, now=now)
+    if not kept:
+        return pack(state.room, spec)
+    with state.room.trial():
+        for reservation in kept:
+            state.room.take(reservation.placement)
+        return pack(state.room, spec)
 
 
 def _start(
@@ -94,7 +101,6 @@ def _start(
     job: Job,
     placement: Placement,
     now: Millis,
-    ports: Ports,
     reason: Reason,
     *,
     rank: int | None = None,
@@ -109,24 +115,24 @@ def _start(
     }
     rule = "P7" if reason is Reason.START_ESCROW_COMPLETE else "P4"
     why = Why(rule=rule, reason=reason, numbers=numbers)
-    plan.facts.append(assign(state, job, placement, now, port=ports.take(), why=why))
+    plan.facts.append(assign(state, job, placement, now, port=plan.ports.take(), why=why))
     plan.started += 1
-    plan.view.take(placement)
+    state.room.take(placement)
     if job.spec.allocated and reason is not Reason.START_ESCROW_COMPLETE:
         plan.standings.add(job.spec.budget, job.spec.commitment_gpu_ms)
 
 
 def _victims(plan: Plan, state: State, job: Job, now: Millis, *, policy: Policy) -> VictimPlan | None:
-    if plan.asked or job.job in plan.waited_for or standing_of(job) in plan.no_victims:
-        return None
-    usable = without_reserved(plan.view, state, job=job.job, spec=job.spec, now=now)
-    found = find_victims(state, usable, job, now, standings=plan.standings, policy=policy)
-    if found.plan is None:
-        plan.no_victims[standing_of(job)] = found.kept
-    return found.plan
+    kept = forbidden(state, job=job.job, spec=job.spec, now=now)
+    if not kept:
+        return find_victims(state, state.room, job, now, standings=plan.standings, policy=policy)
+    with state.room.trial():
+        for reservation in kept:
+            state.room.take(reservation.placement)
+        return find_victims(state, state.room, job, now, standings=plan.standings, policy=policy)
 
 
-def _preempt(plan: Plan, job: Job, found: VictimPlan, now: Millis, *, policy: Policy) -> None:
+def _preempt(plan: Plan, state: State, job: Job, found: VictimPlan, now: Millis, *, policy: Policy) -> None:
     """Tell every victim, and hold the whole placement for the asker (P7)."""
     grace_ms = max(victim.job.spec.grace_ms for victim in found.victims)
     until = escrow.deadline(grace_ms, now, policy=policy)
@@ -146,5 +152,5 @@ def _preempt(plan: Plan, job: Job, found: VictimPlan, now: Millis, *, policy: Po
     why = Why(rule="P7", reason=Reason.DEFER_VICTIMS_STOPPING, numbers=numbers)
     plan.facts.append(PlacementDeferred(at=now, job=job.job, why=why))
     plan.asked = True
-    plan.view.take(found.placement)
+    state.room.take(found.placement)
     plan.standings.add(job.spec.budget, job.spec.commitment_gpu_ms)

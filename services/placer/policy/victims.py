@@ -1,18 +1,18 @@
 """P6 victims: which runs must end so that the asker fits whole. Minimal, cheapest first, checked before any is told."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
-from services.placer.policy.may_disrupt import AskingJob, Verdict, may_disrupt
-from services.placer.policy.pack import pack
+from services.placer.loose import Bunch, Key, merged
+from services.placer.policy.may_disrupt import AskingJob, Verdict, may_disrupt, may_have
+from services.placer.policy.pack import pack_into
 from services.placer.policy.standings import Standings
-from services.placer.policy.view import Pool, View
-from services.placer.state import Job, Run, State, gpu_mask
-from tenure.domain.ids import HostId
-from tenure.domain.job import Placement
+from services.placer.room import Pool, Room
+from services.placer.state import Job, Run, State
+from tenure.domain.ids import HostId, RunId
+from tenure.domain.job import JobSpec, Placement
 from tenure.domain.policy import Policy
-from tenure.domain.reasons import Reason
 from tenure.domain.units import GpuMillis, Millis
 
 
@@ -43,101 +43,148 @@ class VictimPlan:
     victims: tuple[Candidate, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """What came of looking for victims: a plan, or None and how many runs P5 keeps for which reason."""
-
-    plan: VictimPlan | None
-    kept: Mapping[Reason, int]
+def asking(spec: JobSpec) -> AskingJob:
+    """The asker as P5 sees it."""
+    return AskingJob(budget=spec.budget, priority=spec.priority, allocated=spec.allocated)
 
 
-def find_victims(state: State, view: View, job: Job, now: Millis, *, standings: Standings, policy: Policy) -> Search:
-    """Look for runs that may and must end so that `job` fits whole. Never touches a stopping run."""
-    asking = AskingJob(budget=job.spec.budget, priority=job.spec.priority, allocated=job.spec.allocated)
-    candidates: list[Candidate] = []
-    kept: Counter[Reason] = Counter()
-    for run in state.core.runs.values():
-        if run.stop is not None:
-            continue
-        victim = state.core.jobs[run.job]
-        verdict = may_disrupt(run, victim, asking, now, standings=standings, policy=policy)
-        if verdict.allowed:
-            candidates.append(_candidate(run, victim, verdict, now, standings))
-        else:
-            kept[verdict.why.reason] += 1
-    candidates.sort(key=_victim_order)
-    return Search(plan=_choose(view, job, candidates), kept=kept)
+def open_to(state: State, by: AskingJob, *, standings: Standings, policy: Policy) -> dict[Key, Bunch]:
+    """The bunches of runs that P5 lets the asker disrupt."""
+    if not by.allocated:
+        return {}
+    return {
+        key: bunch
+        for key, bunch in state.loose.bunches.items()
+        if key is None or may_have(by, key[0], key[1], standings=standings, policy=policy)
+    }
+
+
+def find_victims(
+    state: State, room: Room, job: Job, now: Millis, *, standings: Standings, policy: Policy
+) -> VictimPlan | None:
+    """Look for runs that may and must end so that `job` fits whole; None if there are none. Never a stopping run.
+
+    Of the pools' plans the cheapest: compared victim by victim, the dearest first; ties by name of the pool.
+    """
+    bunches = open_to(state, asking(job.spec), standings=standings, policy=policy)
+    if not bunches:
+        return None
+    found = []
+    for _, pool in room.pools_for(job.spec):
+        if _could_fit(pool, bunches.values(), job.spec):
+            search = _Search(state, job, now, standings=standings, policy=policy)
+            plan = search.choose(pool, search.candidates(bunches))
+            if plan is not None:
+                found.append(plan)
+    return min(found, key=lambda plan: sorted(map(_victim_order, plan.victims), reverse=True), default=None)
 
 
 def _victim_order(candidate: Candidate) -> tuple[bool | float | str, ...]:
     return tuple(key(candidate) for key in VICTIM_ORDER)
 
 
-def _candidate(run: Run, job: Job, verdict: Verdict, now: Millis, standings: Standings) -> Candidate:
-    safe_until = run.assigned_at if run.started_at is None else max(run.started_at, run.checkpoint_at or 0)
-    at_risk = job.spec.gpus * max(0, now - safe_until)
-    ratio = standings.ratio(job.spec.budget) if job.spec.allocated else 0.0
-    return Candidate(run=run, job=job, verdict=verdict, victim_ratio=ratio, gpu_ms_at_risk=at_risk)
+def _could_fit(pool: Pool, bunches: Iterable[Bunch], spec: JobSpec) -> bool:
+    """Whether the gang would fit if all of them ended."""
+    masks = dict(pool.masks)
+    for bunch in bunches:
+        for host, mask in bunch.masks.items():
+            if host in masks:
+                masks[host] |= mask
+    gpus = spec.gpus_per_replica
+    return sum([mask.bit_count() // gpus for mask in masks.values()]) >= spec.replicas
 
 
-def _choose(view: View, job: Job, candidates: list[Candidate]) -> VictimPlan | None:
-    """The cheapest of the pools' plans: compared victim by victim, the dearest first; ties by name of the pool."""
-    plans = [plan for name, usable in view.pools_for(job.spec) if (plan := _choose_in(name, usable, job, candidates))]
-    return min(plans, key=lambda plan: sorted(map(_victim_order, plan.victims), reverse=True), default=None)
+class _Search:
+    """One asker's look at its candidates."""
+
+    def __init__(self, state: State, job: Job, now: Millis, *, standings: Standings, policy: Policy) -> None:
+        self._state, self._job, self._now, self._standings, self._policy = state, job, now, standings, policy
+        self._by = asking(job.spec)
+
+    def candidates(self, bunches: dict[Key, Bunch]) -> Iterator[Candidate]:
+        """The runs of these bunches in the order of `VICTIM_ORDER`, made as they are asked for."""
+        ranked = sorted((self._rank(key), number) for number, key in enumerate(bunches))
+        in_order = list(bunches.values())
+        for _, alike in groupby(ranked, key=lambda entry: entry[0]):
+            for at_risk, run in merged([in_order[number] for _, number in alike], self._now):
+                candidate = self._candidate(run, at_risk)
+                if candidate is not None:
+                    yield candidate
+
+    def choose(self, pool: Pool, candidates: Iterable[Candidate]) -> VictimPlan | None:
+        """Add the cheapest until the gang fits, then drop, dearest first, whoever is not needed."""
+        spec = self._job.spec
+        masks = self._state.masks
+        room = _Widening(pool.masks, gpus=spec.gpus_per_replica)
+        taken: list[Candidate] = []
+        for candidate in candidates:
+            if room.add(masks[candidate.run.run]):
+                taken.append(candidate)
+                if room.fits >= spec.replicas:
+                    break
+        if room.fits < spec.replicas:
+            return None
+        for candidate in reversed(taken.copy()):
+            held = masks[candidate.run.run]
+            if room.fits - room.gain_of(held) >= spec.replicas:
+                room.remove(held)
+                taken.remove(candidate)
+        placement = pack_into(room.pool(), spec)
+        assert placement is not None, "the room was counted to hold the gang"
+        return VictimPlan(placement=placement, victims=tuple(taken))
+
+    def _rank(self, key: Key) -> tuple[bool, float]:
+        return (False, 0.0) if key is None else (True, -self._standings.ratio(key[0]))
+
+    def _candidate(self, run_id: RunId, at_risk: GpuMillis) -> Candidate | None:
+        """The run with the verdict of the gate; None if the gate keeps it after all (a clock went back)."""
+        run = self._state.core.runs[run_id]
+        job = self._state.core.jobs[run.job]
+        verdict = may_disrupt(run, job, self._by, self._now, standings=self._standings, policy=self._policy)
+        if not verdict.allowed:
+            return None
+        ratio = self._standings.ratio(job.spec.budget) if job.spec.allocated else 0.0
+        return Candidate(run=run, job=job, verdict=verdict, victim_ratio=ratio, gpu_ms_at_risk=at_risk)
 
 
-def _choose_in(name: Pool, usable: dict[HostId, int], job: Job, candidates: list[Candidate]) -> VictimPlan | None:
-    """In one pool: add the cheapest until the gang fits, then drop, dearest first, whoever is not needed."""
-    room = _Room(usable, gpus=job.spec.gpus_per_replica)
-    taken: list[Candidate] = []
-    for candidate in candidates:
-        if room.fits >= job.spec.replicas:
-            break
-        if room.free(candidate.run):
-            taken.append(candidate)
-    if room.fits < job.spec.replicas:
-        return None
-    for candidate in reversed(taken.copy()):
-        if room.fits - room.gain_of(candidate.run) >= job.spec.replicas:
-            room.unfree(candidate.run)
-            taken.remove(candidate)
-    placement = pack(View({name: room.masks}), job.spec)
-    assert placement is not None, "the room was counted to hold the gang"
-    return VictimPlan(placement=placement, victims=tuple(taken))
-
-
-class _Room:
+class _Widening:
     """How many replicas fit a pool while runs are being taken out of it, kept up to date run by run."""
 
-    def __init__(self, usable: dict[HostId, int], *, gpus: int) -> None:
-        self.masks = dict(usable)
+    def __init__(self, masks: dict[HostId, int], *, gpus: int) -> None:
+        self._masks = dict(masks)
         self._gpus = gpus
-        self.fits = sum(mask.bit_count() // gpus for mask in usable.values())
+        self.fits = sum([mask.bit_count() // gpus for mask in masks.values()])
 
-    def free(self, run: Run) -> bool:
-        """Take `run` out. False if it holds nothing here."""
-        return self._change(run, add=True)
+    def add(self, held: dict[HostId, int]) -> bool:
+        """Take a run out. False if it holds nothing here."""
+        masks, gpus, here = self._masks, self._gpus, False
+        for host, mask in held.items():
+            before = masks.get(host)
+            if before is not None:
+                here = True
+                masks[host] = before | mask
+                self.fits += (before | mask).bit_count() // gpus - before.bit_count() // gpus
+        return here
 
-    def unfree(self, run: Run) -> None:
-        """Put `run` back."""
-        self._change(run, add=False)
+    def remove(self, held: dict[HostId, int]) -> None:
+        """Put it back."""
+        self.fits -= self.gain_of(held)
+        for host, mask in held.items():
+            if host in self._masks:
+                self._masks[host] &= ~mask
 
-    def gain_of(self, run: Run) -> int:
-        """How many replicas fewer would fit with `run` back in."""
+    def gain_of(self, held: dict[HostId, int]) -> int:
+        """How many replicas fewer would fit with the run back in."""
         lost = 0
-        for host, held in run.hosts.items():
-            if host in self.masks:
-                mask = self.masks[host]
-                lost += mask.bit_count() // self._gpus - (mask & ~gpu_mask(held)).bit_count() // self._gpus
+        for host, mask in held.items():
+            now = self._masks.get(host)
+            if now is not None:
+                lost += now.bit_count() // self._gpus - (now & ~mask).bit_count() // self._gpus
         return lost
 
-    def _change(self, run: Run, *, add: bool) -> bool:
-        here = False
-        for host, held in run.hosts.items():
-            if host in self.masks:
-                here = True
-                before = self.masks[host]
-                after = before | gpu_mask(held) if add else before & ~gpu_mask(held)
-                self.masks[host] = after
-                self.fits += after.bit_count() // self._gpus - before.bit_count() // self._gpus
-        return here
+    def pool(self) -> Pool:
+        """What there is without the runs that were taken out."""
+        pool = Pool()
+        for host, mask in self._masks.items():
+            pool.set(host, mask)
+        return pool

@@ -1,0 +1,129 @@
+"""Runs that P5 may give to an asker, in bunches that stand alike before it: unallocated ones, and by budget and
+priority allocated ones past their protection. Kept up to date, so that no decision looks at every run.
+"""
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Container, Iterable, Iterator
+
+from tenure.domain.ids import BudgetPath, HostId, RunId
+from tenure.domain.units import GpuMillis, Millis
+
+Key = tuple[BudgetPath, int] | None
+"""Budget and priority of allocated runs; None for the unallocated, who are alike to every asker."""
+
+
+class Bunch:
+    """Runs that stand alike before P5, of each size the one that loses least first."""
+
+    __slots__ = ("_by_size", "gpus", "masks", "runs")
+
+    def __init__(self) -> None:
+        self.gpus = 0
+        self.runs: dict[RunId, tuple[int, Millis]] = {}
+        self.masks: dict[HostId, int] = {}
+        """What they hold together."""
+        self._by_size: dict[int, list[tuple[int, RunId]]] = {}
+
+    def add(self, run: RunId, *, gpus: int, safe_until: Millis, masks: dict[HostId, int]) -> None:
+        """`safe_until`: what it did before this instant is not lost with it."""
+        self.runs[run] = (gpus, safe_until)
+        self.gpus += gpus
+        insort(self._by_size.setdefault(gpus, []), (-safe_until, run))
+        for host, mask in masks.items():
+            self.masks[host] = self.masks.get(host, 0) | mask
+
+    def remove(self, run: RunId, *, masks: dict[HostId, int]) -> None:
+        """It is no candidate any more."""
+        self.gpus -= self._forget(run)
+        for host, mask in masks.items():
+            left = self.masks[host] & ~mask
+            if left:
+                self.masks[host] = left
+            else:
+                del self.masks[host]
+
+    def saved(self, run: RunId, *, safe_until: Millis) -> None:
+        """It has saved its work up to a later instant."""
+        gpus = self._forget(run)
+        self.runs[run] = (gpus, safe_until)
+        insort(self._by_size.setdefault(gpus, []), (-safe_until, run))
+
+    def cheapest(self, now: Millis) -> Iterator[tuple[GpuMillis, RunId]]:
+        """GPU-time at risk and name of each, the least first, then by name."""
+        return merged([self], now)
+
+    def sizes(self, now: Millis) -> list[Iterator[tuple[GpuMillis, RunId]]]:
+        """The same, apart by size."""
+        return [_at_risk(gpus, runs, now) for gpus, runs in self._by_size.items()]
+
+    def _forget(self, run: RunId) -> int:
+        gpus, safe_until = self.runs.pop(run)
+        line = self._by_size[gpus]
+        del line[bisect_left(line, (-safe_until, run))]
+        if not line:
+            del self._by_size[gpus]
+        return gpus
+
+
+def _at_risk(gpus: int, runs: list[tuple[int, RunId]], now: Millis) -> Iterator[tuple[GpuMillis, RunId]]:
+    return ((gpus * max(0, now + minus_safe), run) for minus_safe, run in runs)
+
+
+def merged(bunches: Iterable[Bunch], now: Millis) -> Iterator[tuple[GpuMillis, RunId]]:
+    """The runs of these bunches together, the least at risk first, then by name."""
+    return heapq.merge(*[line for bunch in bunches for line in bunch.sizes(now)])
+
+
+class Loose:
+    """All bunches; which run is in which; and when the protections of the others end."""
+
+    def __init__(self) -> None:
+        self.bunches: dict[Key, Bunch] = {}
+        self.key_of: dict[RunId, Key] = {}
+        self.held_on: dict[HostId, int] = {}
+        """Per host what the runs of all bunches hold."""
+        self._ends: list[tuple[Millis, RunId]] = []
+
+    def protect(self, run: RunId, until: Millis) -> None:
+        """The run is protected until then."""
+        heapq.heappush(self._ends, (until, run))
+
+    def due(self, now: Millis) -> Iterator[RunId]:
+        """Runs whose protection ends by now, each once; some may be over meanwhile."""
+        while self._ends and self._ends[0][0] <= now:
+            yield heapq.heappop(self._ends)[1]
+
+    def next_end(self, live: Container[RunId]) -> Millis | None:
+        """When the next protection of a run in `live` ends."""
+        while self._ends and self._ends[0][1] not in live:
+            heapq.heappop(self._ends)
+        return self._ends[0][0] if self._ends else None
+
+    def add(self, run: RunId, key: Key, *, gpus: int, safe_until: Millis, masks: dict[HostId, int]) -> None:
+        """An asker may have it from now on, if P5 lets that asker."""
+        bunch = self.bunches.get(key)
+        if bunch is None:
+            bunch = self.bunches[key] = Bunch()
+        bunch.add(run, gpus=gpus, safe_until=safe_until, masks=masks)
+        self.key_of[run] = key
+        for host, mask in masks.items():
+            self.held_on[host] = self.held_on.get(host, 0) | mask
+
+    def remove(self, run: RunId, *, masks: dict[HostId, int]) -> bool:
+        """It was told to end, or is over. False if it was no candidate."""
+        if run not in self.key_of:
+            return False
+        key = self.key_of.pop(run)
+        bunch = self.bunches[key]
+        bunch.remove(run, masks=masks)
+        if not bunch.runs:
+            del self.bunches[key]
+        for host, mask in masks.items():
+            self.held_on[host] &= ~mask
+        return True
+
+    def saved(self, run: RunId, *, safe_until: Millis) -> None:
+        """It has saved its work up to a later instant."""
+        if run in self.key_of:
+            self.bunches[self.key_of[run]].saved(run, safe_until=safe_until)
