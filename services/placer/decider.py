@@ -17,21 +17,24 @@ from tenure.runtime.role import Decision, Role
 
 def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
     """Facts that are due now, and the next instant at which something may change by itself (P11)."""
+    reported = list(settle(state, now))  # 1. what was reported of runs
+    if reported:
+        return Decision(assumes=state.position, facts=reported)  # fold that first: it frees GPUs
+    state.attention.clear()
     if state.idle_until is not None and now < state.idle_until:
         return Decision(assumes=state.position, wake_at=state.idle_until)
-    due: list[Fact] = [*settle(state, now), *escrow.expired(state, now)]  # 1. what was reported, what ran out
-    if due:
-        return Decision(assumes=state.position, facts=due)  # fold that first: it frees GPUs
-    state.attention.clear()
+    expired = list(escrow.expired(state, now))  # 2. what ran out
+    if expired:
+        return Decision(assumes=state.position, facts=expired)
     state.expire(now)
     standings = current_standings(state)
-    stops = list(drain(state, now, standings=standings, policy=policy))  # 2. draining hosts (P9)
+    stops = list(drain(state, now, standings=standings, policy=policy))  # 3. draining hosts (P9)
     if stops:
         return Decision(assumes=state.position, facts=stops)
-    planned = plan_starts(state, now, standings=standings, policy=policy)  # 3. in rank order, whole gangs (P4-P8)
+    planned = plan_starts(state, now, standings=standings, policy=policy)  # 4. in rank order, whole gangs (P4-P8)
     if planned:
         return Decision(assumes=state.position, facts=planned)
-    state.idle_until = next_change(state, now)  # 4. timers, not luck (P11)
+    state.idle_until = next_change(state, now)  # 5. timers, not luck (P11)
     return Decision(assumes=state.position, wake_at=state.idle_until)
 
 

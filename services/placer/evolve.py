@@ -77,7 +77,6 @@ def _job_admitted(state: State, fact: JobAdmitted) -> None:
     state.index_job(state.core.jobs[fact.job])
     if state.core.jobs[fact.job].cancelled_by is not None:
         state.cancelled[fact.job] = None
-        state.idle_until = None
 
 
 def _job_cancel_requested(state: State, fact: JobCancelRequested) -> None:
@@ -207,7 +206,6 @@ def _job_requeued(state: State, fact: JobRequeued) -> None:
     state.index_job(job)
     if job.cancelled_by is not None:  # the cancel was written between the decision and this fact
         state.cancelled[fact.job] = None
-        state.idle_until = None
 
 
 def _job_finished(state: State, fact: JobFinished) -> None:
@@ -272,19 +270,12 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
 }
 
 READS: tuple[Kind, ...] = tuple(_EVOLVE)
-_SILENT: frozenset[Kind] = frozenset(
-    {
-        CheckpointReported,
-        PlacementDeferred,
-        CapacityChanged,
-        DrainCompleted,
-        JobAdmitted,  # a ranking follows, and says where it stands
-        JobRequeued,
-        JobFinished,
-        RunStarted,
-    }
+_OPENS: frozenset[Kind] = frozenset(
+    {HostRegistered, HostStateChanged, RankingPublished, RunAssigned, RunPreemptionRequested, RunEnded}
+    | {ReservationMade, ReservationDropped}
 )
-"""Nothing is due after these, unless their own function above says so."""
+"""After these something else may start. What is due after the others is in `attention`, `cancelled` and `ending`, or
+their own function above says so."""
 
 
 def evolve(state: State, recorded: Recorded) -> None:
@@ -293,5 +284,5 @@ def evolve(state: State, recorded: Recorded) -> None:
     kind = type(fact)
     state.core.position = recorded.position
     _EVOLVE[kind](state, fact)
-    if kind not in _SILENT:
+    if kind in _OPENS:
         state.idle_until = None
