@@ -25,6 +25,11 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "no job with a contract could use these {gpus} GPUs now; it waited {waited_ms}",
         "no job with a contract could use these GPUs now",
     ),
+    _R.START_AT_RISK: (
+        "these {gpus} GPUs are idle and it may be preempted: {team} holds {team_protected} of the {team_limit} protected "
+        "GPUs it may have",
+        "its team is at its limit of protected GPUs, so it may be preempted",
+    ),
     _R.DISRUPT_UNALLOCATED: (
         "it runs unallocated (budget {victim_budget}), and such runs give way at once",
         "it runs unallocated, and such runs give way at once",
@@ -43,6 +48,11 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "its protection ended at {protected_until_ms}, and in the same budget {budget} the asking job has priority "
         "{priority} against {victim_priority}",
         "its protection is over, and the asking job of the same budget has a higher priority",
+    ),
+    _R.DISRUPT_AT_RISK: (
+        "it ran beyond its team's limit ({victim_budget}), and {team} holds {team_protected} of the {team_limit} "
+        "protected GPUs it may have",
+        "it ran beyond its team's limit of protected GPUs",
     ),
     _R.KEEP_NOT_STARTED: ("the run in its way has not started yet", "the run in its way has not started yet"),
     _R.KEEP_PROTECTED: (
@@ -92,6 +102,10 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "the GPUs that were held for it were not freed in time",
     ),
     _R.DEFER_NO_SUCH_HOSTS: ("no host that takes runs now could hold one of its replicas",),
+    _R.DEFER_TEAM_LIMIT: (
+        "it asks for {gpus_asked} protected GPUs, and {team} holds {team_protected} of the {team_limit} it may have",
+        "its team is at its limit of protected GPUs",
+    ),
     _R.REQUEUE_PREEMPTED: (
         "it can resume, so it is back in the queue with its submit time {submitted_at_ms} and its checkpoint of "
         "{checkpoint_at_ms}",

@@ -40,6 +40,8 @@ class _Watch:
         self.cancelled: set[JobId] = set()
         self.running: dict[JobId, RunAssigned] = {}
         self.protected: dict[RunId, Millis] = {}
+        self.at_risk: set[RunId] = set()
+        """Runs that were started without protection, whatever their contract asks for (the baseline's B4)."""
         self.told: set[RunId] = set()
         self.over: set[JobId] = set()
         self.between: dict[JobId, RunId] = {}
@@ -104,6 +106,8 @@ def _assigned(watch: _Watch, fact: RunAssigned) -> None:
         if states.get(host) is not HostState.HEALTHY:
             watch.say(f"I7: {fact.run} starts on {host}, which is {states.get(host)}")
     watch.running[fact.job] = fact
+    if fact.why.reason is Reason.START_AT_RISK:
+        watch.at_risk.add(fact.run)
 
 
 def _started(watch: _Watch, fact: RunStarted) -> None:
@@ -113,7 +117,7 @@ def _started(watch: _Watch, fact: RunStarted) -> None:
         return
     if sum(map(len, fact.hosts.values())) != spec.gpus:
         watch.say(f"I2: {fact.run} started in parts")
-    if fact.protected_until != fact.at + spec.min_runtime_ms:
+    if fact.protected_until != fact.at + (0 if fact.run in watch.at_risk else spec.min_runtime_ms):
         watch.say(f"I3: {fact.run} is not protected for its minimum runtime")
     if fact.charged != spec.allocated:
         watch.say(f"I5: {fact.run} is charged: {fact.charged}, allocated: {spec.allocated}")
@@ -124,7 +128,7 @@ def _preemption(watch: _Watch, fact: RunPreemptionRequested) -> None:
     watch.told.add(run)
     if victim is None:
         return
-    until = watch.protected.get(run)
+    until = watch.protected.get(run, fact.at if run in watch.at_risk else None)
     if victim.allocated and fact.why.reason is not Reason.DISRUPT_HOST_FATAL and (until is None or fact.at < until):
         watch.say(f"I3: {run} is told to end at {fact.at}, protected until {until}")
     asker = watch.specs.get(JobId(fact.by)) if fact.escrow else None
@@ -138,6 +142,9 @@ def _preemption(watch: _Watch, fact: RunPreemptionRequested) -> None:
         numbers = fact.why.numbers
         if not _number(numbers.get("ratio")) + _number(numbers.get("margin")) < _number(numbers.get("victim_ratio")):
             watch.say(f"I9: the budget of {fact.by} is not served less than that of {run}")
+    elif fact.why.reason is Reason.DISRUPT_AT_RISK:
+        if run not in watch.at_risk:
+            watch.say(f"I9: {fact.by} displaces {run}, which is not at risk")
     elif asker.budget != victim.budget or asker.priority <= victim.priority:
         watch.say(f"I9: {fact.by} displaces {run} by {fact.why.reason}")
 

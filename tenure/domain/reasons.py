@@ -17,12 +17,14 @@ class Reason(StrEnum):
     START_IN_ORDER = "start_in_order"
     START_ESCROW_COMPLETE = "start_escrow_complete"
     START_UNALLOCATED_FILL = "start_unallocated_fill"
+    START_AT_RISK = "start_at_risk"
     # a run may be disrupted (P5) ...
     DISRUPT_UNALLOCATED = "disrupt_unallocated"
     DISRUPT_HOST_DRAINS = "disrupt_host_drains"
     DISRUPT_HOST_FATAL = "disrupt_host_fatal"
     DISRUPT_LOWER_RATIO = "disrupt_lower_ratio"
     DISRUPT_HIGHER_PRIORITY = "disrupt_higher_priority"
+    DISRUPT_AT_RISK = "disrupt_at_risk"
     # ... or not
     KEEP_NOT_STARTED = "keep_not_started"
     KEEP_PROTECTED = "keep_protected"
@@ -42,6 +44,7 @@ class Reason(StrEnum):
     DEFER_VICTIMS_STOPPING = "defer_victims_stopping"
     DEFER_ESCROW_EXPIRED = "defer_escrow_expired"
     DEFER_NO_SUCH_HOSTS = "defer_no_such_hosts"
+    DEFER_TEAM_LIMIT = "defer_team_limit"
     # a job goes back to the queue, or does not enter it
     REQUEUE_PREEMPTED = "requeue_preempted"
     REQUEUE_HOST_LOST = "requeue_host_lost"

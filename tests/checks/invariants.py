@@ -122,7 +122,6 @@ def check_gangs(facts: Iterable[Fact]) -> None:
         elif isinstance(fact, RunStarted):
             assert len(started[fact.run]) == len(placed[fact.run].placement), f"I2: {fact.run} started in parts"
             assert fact.at == max(started[fact.run].values()), "a run starts with its last replica"
-            assert fact.protected_until == fact.at + placed[fact.run].min_runtime_ms
         elif isinstance(fact, RunEnded):
             for place in placed[fact.run].placement:
                 gone_or_lost = place.replica in exited[fact.run] or lost.get(place.host)
@@ -145,6 +144,7 @@ def check_ends(facts: Iterable[Fact]) -> None:
             placed[fact.run] = fact
         elif isinstance(fact, RunStarted):
             protected[fact.run] = fact.protected_until
+            assert fact.protected_until == fact.at + placed[fact.run].min_runtime_ms, f"I3: {fact}"
         elif isinstance(fact, RunPreemptionRequested):
             assert fact.run not in told, f"{fact.run} was told to end twice"
             told[fact.run] = fact

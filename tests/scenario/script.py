@@ -12,6 +12,8 @@
     never:
       - {fact: RunEnded, cause_of_end: preempted}
 
+`given: {roles: priority}` takes the deciders of the baseline instead of the services' own.
+
 Instants are lengths of time since the world began. A `then` entry matches a fact that has at least these values;
 `between: [1h, 61m]` bounds its instant; `count: 2` asks for exactly so many. `present: [key]` in a mapping asks that
 keys are there, whatever their values.
@@ -25,7 +27,8 @@ from typing import Any
 import msgspec
 
 from simulator.agents import Behaviour
-from simulator.world import World
+from simulator.baseline import PRIORITY
+from simulator.world import FAIR, World
 from tenure.domain.ids import BudgetPath, HostId, JobId, UserName
 from tenure.domain.job import JobSpec, Launch
 from tenure.domain.tree_check import check_tree
@@ -46,6 +49,7 @@ _BEHAVIOUR = {
     "saves_on_stop",
     "breaks_replica",
 }
+_ROLES = {"fair": FAIR, "priority": PRIORITY}
 _ACTIONS = ("submit", "cancel", "drain", "resume", "repaired", "silence", "speak", "tree", "restart")
 
 
@@ -70,6 +74,7 @@ def build(script: Mapping[str, Any]) -> World:
         hosts=parse_hosts(given["hosts"]),
         tree=check_tree({"budgets": given["budgets"]}),
         policy=build_policy(given.get("policy", {})),
+        roles=_ROLES[given.get("roles", "fair")],
     )
 
 
