@@ -87,6 +87,10 @@ def _differences(computed: Figures, report: Mapping[str, Any]) -> list[str]:
                 found.append(f"report: {key} is {value}, and nothing in the lines says so")
         elif not same(value, wanted[key]):
             found.append(f"report: {key} is {value}, by the lines {wanted[key]}")
+    parts = dict(report.get("gpu_hours", {}))
+    whole = parts.pop("capacity", 0.0)
+    if not same(sum(parts.values()), whole):
+        found.append(f"I5: {parts} do not add up to {whole} GPU-hours")
     return found
 
 

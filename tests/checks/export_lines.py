@@ -105,15 +105,15 @@ def _assigned(seen: _Seen, line: Line) -> None:
     if asked is not None:
         _whole(seen, line, asked)
     seen.active[job] = run
-    seen.runs[run] = {"hosts": line["hosts"], "since": line["t"], "started": None, "until": None}
+    at_risk = line.get("reason", {}).get("reason") == "start_at_risk"  # the baseline's B4: without protection
+    until = line["t"] if at_risk else None
+    seen.runs[run] = {"hosts": line["hosts"], "since": line["t"], "started": None, "until": until, "at_risk": at_risk}
 
 
 def _whole(seen: _Seen, line: Line, asked: Line) -> None:
     size, gpus = asked["gpus_per_replica"], [len(set(held)) for held in line["hosts"].values()]
     if sum(gpus) != size * asked["replicas"] or any(held % size for held in gpus):
         seen.say(f"I2: {line['run']} holds {gpus} for {asked['replicas']} x {size}")
-    if line["charged"] != (asked["min_runtime_s"] > 0):
-        seen.say(f"I5: {line['run']} is charged: {line['charged']}, with {asked['min_runtime_s']} s of protection")
 
 
 def _started(seen: _Seen, line: Line) -> None:
@@ -128,8 +128,11 @@ def _started(seen: _Seen, line: Line) -> None:
     }:
         seen.say(f"I2: {run} starts on other GPUs than it was given")
     asked = seen.jobs.get(line["job"])
-    if asked is not None and abs(line["protected_until"] - line["t"] - asked["min_runtime_s"]) > 1e-6:
+    promised = 0 if asked is None or known["at_risk"] else asked["min_runtime_s"]
+    if asked is not None and abs(line["protected_until"] - line["t"] - promised) > 1e-6:
         seen.say(f"I3: {run} is protected until {line['protected_until']}, started at {line['t']}")
+    if asked is not None and line["charged"] != (asked["min_runtime_s"] > 0):
+        seen.say(f"I5: {run} is charged: {line['charged']}, with {asked['min_runtime_s']} s of protection")
     known.update(started=line["t"], until=line["protected_until"], charged=line["charged"])
 
 
@@ -157,7 +160,10 @@ def _asked(seen: _Seen, line: Line) -> None:
 def _right(seen: _Seen, line: Line, asker: Line, victim: Line) -> None:
     """I9: by which right an allocated job displaces an allocated run."""
     numbers = line["reason"]["numbers"]
-    if asker["budget"] == victim["budget"]:
+    if line["reason"]["reason"] == "disrupt_at_risk":
+        if not seen.runs[line["run"]]["at_risk"]:
+            seen.say(f"I9: {line['by']} displaces {line['run']}, which is not at risk")
+    elif asker["budget"] == victim["budget"]:
         if asker["priority"] <= victim["priority"]:
             seen.say(f"I9: {line['by']} displaces {line['run']} of its own budget without a higher priority")
     elif not {"ratio", "victim_ratio"} <= numbers.keys():
