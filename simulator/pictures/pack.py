@@ -12,8 +12,7 @@ import numpy as np
 from simulator.pictures.history import CAUSES, Floats, History, Ints
 from simulator.pictures.hues import hues
 from simulator.pictures.series import Series
-from simulator.pictures.stops import Stops
-from simulator.pictures.stretch import Stretch
+from simulator.pictures.told import Told
 from simulator.pictures.waits import QUANTILES, quantiles
 from tenure.domain.units import HOUR, SECOND
 
@@ -25,16 +24,9 @@ CURVE = 200
 _HOURLY_MAX = 2_000
 
 
-def pack(
-    history: History,
-    *,
-    series: Series,
-    stretch: Stretch,
-    waits: Mapping[str, Ints],
-    stops: list[Stops],
-    report: Mapping[str, Any],
-) -> dict[str, Any]:
+def pack(told: Told) -> dict[str, Any]:
     """Everything the page shows, ready to be written as JSON."""
+    history, stretch, report = told.history, told.stretch, told.report
     unit = _unit(history)
     return {
         "policy": report.get("policy", ""),
@@ -54,8 +46,8 @@ def pack(
             "host": history.capacity.host.tolist(),
             "gpus": history.capacity.gpus.tolist(),
         },
-        "series": _series(series, unit),
-        "waits": {name: _wait(lengths) for name, lengths in waits.items()},
+        "series": _series(told.series, unit),
+        "waits": {name: _wait(lengths) for name, lengths in told.waits.items()},
         "stops": [
             {
                 "label": stop.label,
@@ -64,7 +56,7 @@ def pack(
                 "lost": round(stop.lost_gpu_ms / HOUR, 2),
                 "restart": round(stop.restart_gpu_ms / HOUR, 2),
             }
-            for stop in stops
+            for stop in told.stops
         ],
         "report": _figures(report),
     }

@@ -10,12 +10,9 @@ from typing import Any
 
 import msgspec
 
-from simulator.pictures.history import Line, read_history
+from simulator.pictures.history import Line
 from simulator.pictures.pack import pack
-from simulator.pictures.series import build_series
-from simulator.pictures.stops import stops
-from simulator.pictures.stretch import stretch_of
-from simulator.pictures.waits import waits
+from simulator.pictures.told import tell
 
 SCRIPTS = ("data.js", "timeline_draw.js", "timeline_input.js", "charts.js", "tables.js", "main.js")
 """In the order in which they are put into the page: one script, each part uses those before it."""
@@ -35,18 +32,8 @@ def write_html(
     `budgets`: each budget's share of its parent, 0 to 1, by path; the log's own `budget_tree` lines come first.
     `kinds`: the kind of each job, for the waits by kind.
     """
-    history = read_history(lines, budgets=budgets)
-    stretch = stretch_of(report, log_end=history.end)
-    packed = pack(
-        history,
-        series=build_series(history, lookback_ms=stretch.lookback),
-        stretch=stretch,
-        waits=waits(history, stretch=stretch, kinds=kinds or {}),
-        stops=stops(history, stretch=stretch),
-        report=report,
-    )
-    policy = report.get("policy")
-    write_whole(path, fill(title=f"tenure: policy {policy}" if policy else "tenure: who held the GPUs", data=packed))
+    told = tell(lines, report=report, budgets=budgets, kinds=kinds)
+    write_whole(path, fill(title=told.title, data=pack(told)))
 
 
 def fill(*, title: str, data: Mapping[str, Any]) -> str:
