@@ -14,7 +14,7 @@ from random import Random
 
 import msgspec
 
-from simulator.traces.fluid import Fluid, Served
+from simulator.traces.fluid import UNALLOCATED, Fluid, Served
 from simulator.traces.kinds import DAY_S, HOUR_S, Kind, kinds
 from simulator.traces.teams import AT_WORK_ON_AVERAGE, make_teams
 from simulator.traces.write import TraceRow, in_order
@@ -27,10 +27,12 @@ TICK_S = 300
 RAMP_S = 12 * HOUR_S
 BAND = 0.5
 """Outstanding demand stays within this of the level asked for, in GPUs over capacity."""
-SWING = 0.2
-"""How far the wanted level itself swings with the week, in the same measure."""
+BELOW, SWING = 0.1, 0.1
+"""The loop aims so much below that level, as a gang goes above what it aims at; and it swings so far with the week."""
+SWEEPS_OUTSTANDING = 0.25
+"""The part of what is outstanding that is unallocated; served last, it waits longer than its part of the GPU-time."""
 BURST_ROOM = 0.05
-"""How far a sweep may go above the wanted level, as a part of it."""
+"""How far a sweep may go above what is wanted, as a part of it."""
 DAYS_MAX = 1_000
 BY_HAND_PER_GPU_DAY = {"debug": 0.19, "interactive": 0.023}
 GANG_OF_APPETITE = 3
@@ -47,7 +49,7 @@ class Month(msgspec.Struct, frozen=True, kw_only=True):
     demand: float = 2.5
     users: int = 150
     largest: float = 0.5
-    unallocated: float = 0.3
+    unallocated: float = UNALLOCATED
 
     @property
     def gpus(self) -> int:
@@ -75,39 +77,50 @@ class _Loop:
         self.rows: list[TraceRow] = []
         self._random = Random(month.seed)
         self._month = month
-        self._service = Fluid(gpus=month.gpus)
+        self._service = Fluid(gpus=month.gpus, unallocated=month.unallocated)
         self._teams = make_teams(month.tree, users=month.users, days=month.days, random=self._random)
         hosts, gpus_per_host = _most_alike(month.hosts)
-        every = kinds(hosts=hosts, gpus_per_host=gpus_per_host, largest=month.largest, unallocated=month.unallocated)
+        every = kinds(hosts=hosts, gpus_per_host=gpus_per_host, largest=month.largest)
         self._by_hand = [kind for kind in every if kind.name in BY_HAND_PER_GPU_DAY]
-        self._bulk = [kind for kind in every if kind.gpu_time > 0]
+        self._bulk = {
+            allocated: [kind for kind in every if kind.gpu_time > 0 and kind.allocated is allocated]
+            for allocated in (True, False)
+        }
+        sweeps = SWEEPS_OUTSTANDING if month.unallocated else 0.0
+        self._part = {True: 1.0 - sweeps, False: sweeps}
         self._one_host = gpus_per_host
         self._coming: deque[tuple[int, int, Kind]] = deque()
         """What people will start by hand until the next tick: second, team, kind."""
         self._appetites: list[float] = []
         """What each team wants outstanding, in proportion; looked at every tick."""
-        self._asked = [0] * len(self._teams)
-        """GPUs that each team has outstanding."""
+        self._asked = {allocated: [0] * len(self._teams) for allocated in (True, False)}
+        """GPUs that each team has outstanding, allocated and unallocated."""
         self._submitted_gpu_s = {kind.name: 0.0 for kind in every}
 
     def step(self, at_s: int) -> None:
         """Come to `at_s`: some jobs have ended, others are submitted."""
         for job in self._service.advance(at_s):
-            self._asked[job.owner] -= job.gpus
+            self._asked[job.allocated][job.owner] -= job.gpus
         if at_s % TICK_S == 0:
             self._coming.extend(self._started_by_hand(at_s))
             self._appetites = [team.fraction * team.appetite(at_s) for team in self._teams]
         while self._coming and self._coming[0][0] <= at_s:
             _, owner, kind = self._coming.popleft()
-            if kind.smallest <= self._room():
-                self._submit(kind, owner=owner, at_s=at_s, most=self._room())
-        wanted = self._wanted_gpus(at_s)
-        appetites = self._appetites
+            if kind.smallest <= self._room(allocated=True):
+                self._submit(kind, owner=owner, at_s=at_s, most=self._room(allocated=True))
+        for allocated in (True, False):
+            self._fill(self._wanted_gpus(at_s) * self._part[allocated], allocated=allocated, at_s=at_s)
+
+    def _fill(self, wanted: float, *, allocated: bool, at_s: int) -> None:
+        """Let those who lack most submit until `wanted` GPUs are asked for."""
+        appetites, asked = self._appetites, self._asked[allocated]
         scale = wanted / sum(appetites)
-        while self._service.asked < wanted:
-            owner = min(range(len(appetites)), key=lambda team: (self._asked[team] / appetites[team], team))
-            most = min(self._room(), max(GANG_OF_APPETITE * scale * appetites[owner], self._one_host))
-            self._submit(self._bulk_kind(most), owner=owner, at_s=at_s, most=most, until=wanted * (1 + BURST_ROOM))
+        while self._service.asked_by(allocated=allocated) < wanted:
+            owner = min(range(len(appetites)), key=lambda team: (asked[team] / appetites[team], team))
+            gang = max(GANG_OF_APPETITE * scale * appetites[owner], self._one_host)
+            most = min(self._room(allocated=allocated), gang)
+            kind = self._next_kind(most, allocated=allocated)
+            self._submit(kind, owner=owner, at_s=at_s, most=most, until=wanted * (1 + BURST_ROOM))
 
     def next_s(self, at_s: int) -> int:
         """The next second in which anything happens."""
@@ -118,12 +131,14 @@ class _Loop:
 
     def _wanted_gpus(self, at_s: int) -> float:
         """What is to be outstanding: the level, a little more in the middle of the week, and a ramp at the start."""
-        level = self._month.demand + SWING * math.sin(2 * math.pi * at_s / (7 * DAY_S))
+        level = self._month.demand - BELOW + SWING * math.sin(2 * math.pi * at_s / (7 * DAY_S))
         return self._month.gpus * level * min(1.0, (at_s + TICK_S) / RAMP_S)
 
-    def _room(self) -> float:
-        """GPUs that may be asked for before there would be too much outstanding."""
-        return (self._month.demand + BAND) * self._month.gpus - self._service.asked
+    def _room(self, *, allocated: bool) -> float:
+        """GPUs that may still be asked for, whatever the other ones will be, before too much would be outstanding."""
+        other = (self._month.demand - BELOW + SWING) * self._part[not allocated] * (1 + BURST_ROOM) * self._month.gpus
+        other = max(other, self._service.asked_by(allocated=not allocated))
+        return (self._month.demand + BAND) * self._month.gpus - other - self._service.asked_by(allocated=allocated)
 
     def _started_by_hand(self, at_s: int) -> list[tuple[int, int, Kind]]:
         """Debug jobs and interactive sessions from `at_s` to the next tick: chance, by how many are at their desks."""
@@ -136,10 +151,10 @@ class _Loop:
                     coming.append((at_s + self._random.randrange(1, TICK_S), owner, kind))
         return sorted(coming, key=lambda one: (one[0], one[1], one[2].name))
 
-    def _bulk_kind(self, most: float) -> Kind:
+    def _next_kind(self, most: float, *, allocated: bool) -> Kind:
         """The next kind of the closed loop: by its part of the GPU-time, sooner while it is behind that."""
-        possible = [kind for kind in self._bulk if kind.smallest <= max(most, 1)]
-        total = sum(self._submitted_gpu_s[kind.name] for kind in self._bulk)
+        possible = [kind for kind in self._bulk[allocated] if kind.smallest <= max(most, 1)]
+        total = sum(self._submitted_gpu_s[kind.name] for kind in self._bulk[allocated])
         weights = []
         for kind in possible:
             mean = kind.mean_gpu_s
@@ -155,7 +170,7 @@ class _Loop:
         min_runtime_s = random.choice(kind.min_runtimes_s)
         resumable = random.random() < kind.resumable
         for count in range(random.randint(1, kind.burst)):
-            if count and self._service.asked + replicas * each > min(until, self._room() + self._service.asked):
+            if count and self._service.asked_by(allocated=kind.allocated) + replicas * each > until:
                 break
             row = TraceRow(
                 job_id=f"j{len(self.rows):06d}",
@@ -171,8 +186,9 @@ class _Loop:
                 kind=kind.name,
             )
             self.rows.append(row)
-            self._service.submit(Served(gpus=row.gpus, owner=owner), runtime_s=row.runtime_s)
-            self._asked[owner] += row.gpus
+            job = Served(gpus=row.gpus, owner=owner, allocated=kind.allocated)
+            self._service.submit(job, runtime_s=row.runtime_s)
+            self._asked[kind.allocated][owner] += row.gpus
             self._submitted_gpu_s[kind.name] += row.gpu_s
 
 

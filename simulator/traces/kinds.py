@@ -19,6 +19,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     shapes: tuple[tuple[int, int], ...]
     """Replicas and GPUs of each, all equally likely."""
     gpu_time: float
+    """Their part of the GPU-time of the allocated jobs, or of the unallocated ones."""
     median_s: int
     spread: float
     min_runtimes_s: tuple[int, ...]
@@ -26,6 +27,11 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """The part of these jobs that can resume."""
     burst: int = 1
     """At most so many at once, alike but for their length."""
+
+    @property
+    def allocated(self) -> bool:
+        """Whether these jobs ask for protection."""
+        return self.min_runtimes_s != (0,)
 
     @property
     def mean_gpu_s(self) -> float:
@@ -44,17 +50,16 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         return round(min(max(drawn, self.median_s / 10), self.median_s * 20, LONGEST_S))
 
 
-def kinds(*, hosts: int, gpus_per_host: int, largest: float, unallocated: float) -> tuple[Kind, ...]:
+def kinds(*, hosts: int, gpus_per_host: int, largest: float) -> tuple[Kind, ...]:
     """The kinds that fit `hosts` equal hosts, the smallest first.
 
-    `largest` is the part of the hosts that the largest gangs ask for, `unallocated` the part of the GPU-time that is
-    unallocated. What a small cluster cannot hold is left out, and its GPU-time falls to the others.
+    `largest` is the part of the hosts that the largest gangs ask for. What a small cluster cannot hold is left out, and
+    its GPU-time falls to the others.
     """
     one_host = _in_one_host(gpus_per_host)
     medium = [count for count in MEDIUM_HOSTS if count <= hosts / 8]
     large = sorted({round(part * hosts) for part in LARGE_PARTS if part <= largest} - {0, 1})
     huge = sorted({round(part * hosts) for part in (HUGE_PART, largest) if part <= largest} - {0, 1, *large, *medium})
-    rest = 1.0 - unallocated
     all_kinds = (
         Kind(
             name="debug", shapes=one_host, gpu_time=0.0, median_s=9 * MINUTE_S, spread=1.0,
@@ -65,25 +70,25 @@ def kinds(*, hosts: int, gpus_per_host: int, largest: float, unallocated: float)
             min_runtimes_s=(8 * HOUR_S,), resumable=0.0,
         ),
         Kind(
-            name="sweep", shapes=one_host, gpu_time=unallocated, median_s=5 * HOUR_S, spread=0.9,
+            name="sweep", shapes=one_host, gpu_time=1.0, median_s=5 * HOUR_S, spread=0.9,
             min_runtimes_s=(0,), resumable=1.0, burst=24,
         ),
         Kind(
-            name="small", shapes=one_host, gpu_time=0.25 * rest, median_s=4 * HOUR_S, spread=1.0,
+            name="small", shapes=one_host, gpu_time=0.25, median_s=4 * HOUR_S, spread=1.0,
             min_runtimes_s=(30 * MINUTE_S, HOUR_S, 2 * HOUR_S, 4 * HOUR_S), resumable=0.8,
         ),
         Kind(
-            name="medium", shapes=_on_hosts(medium, gpus_per_host), gpu_time=0.3 * rest,
+            name="medium", shapes=_on_hosts(medium, gpus_per_host), gpu_time=0.3,
             median_s=9 * HOUR_S, spread=1.0,
             min_runtimes_s=(HOUR_S, 2 * HOUR_S, 4 * HOUR_S, 8 * HOUR_S), resumable=0.95,
         ),
         Kind(
-            name="large", shapes=_on_hosts(large, gpus_per_host), gpu_time=0.3 * rest,
+            name="large", shapes=_on_hosts(large, gpus_per_host), gpu_time=0.3,
             median_s=20 * HOUR_S, spread=0.7,
             min_runtimes_s=(4 * HOUR_S, 6 * HOUR_S, 8 * HOUR_S), resumable=1.0,
         ),
         Kind(
-            name="huge", shapes=_on_hosts(huge, gpus_per_host), gpu_time=0.15 * rest,
+            name="huge", shapes=_on_hosts(huge, gpus_per_host), gpu_time=0.15,
             median_s=24 * HOUR_S, spread=0.5,
             min_runtimes_s=(8 * HOUR_S,), resumable=1.0,
         ),

@@ -17,6 +17,7 @@ from tenure.domain.units import DAY, SECOND
 
 if TYPE_CHECKING:
     from simulator.traces.convert import Imported, Options
+    from simulator.traces.generate import Month
     from simulator.traces.write import TraceRow
 
 USAGE = 2
@@ -129,7 +130,7 @@ def generate_trace(
     largest: Annotated[
         float, typer.Option("--largest", help="Part of the hosts that the largest gangs ask for.")
     ] = 0.5,
-    unallocated: Annotated[float, typer.Option("--unallocated", help="Part of the GPU-time that is sweeps.")] = 0.3,
+    unallocated: Annotated[float, typer.Option("--unallocated", help="Part of the GPU-time that is sweeps.")] = 0.15,
     as_json: Json = False,
 ) -> None:
     """Construct a trace: teams with office hours, deadlines and pauses; debug jobs, sessions, sweeps and gangs."""
@@ -151,7 +152,7 @@ def generate_trace(
         )
         rows = generate(month)
     _write(place, rows)
-    _tell_generated(rows, gpus=month.gpus, out=out, as_json=as_json)
+    _tell_generated(rows, month, out, as_json=as_json)
 
 
 @contextlib.contextmanager
@@ -246,11 +247,12 @@ def _tell_import(imported: "Imported", out: Path, *, as_json: bool) -> None:
     )
 
 
-def _tell_generated(rows: "Sequence[TraceRow]", *, gpus: int, out: Path, as_json: bool) -> None:
+def _tell_generated(rows: "Sequence[TraceRow]", month: "Month", out: Path, *, as_json: bool) -> None:
     """What was constructed, and how much of it is outstanding after the first day."""
     from simulator.traces.fluid import outstanding
 
-    levels = [level for at_s, level in outstanding(rows, gpus=gpus) if at_s >= DAY_S] or [0.0]
+    samples = outstanding(rows, gpus=month.gpus, unallocated=month.unallocated)
+    levels = [level for at_s, level in samples if at_s >= DAY_S] or [0.0]
     lowest, highest = min(levels), max(levels)
     gpu_s = sum(row.gpu_s for row in rows)
     kinds = {kind: [row for row in rows if row.kind == kind] for kind in sorted({row.kind for row in rows})}
