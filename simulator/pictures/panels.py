@@ -7,6 +7,7 @@ from matplotlib.patches import Patch
 from simulator.pictures.hues import GREY, HUES, RED, hues
 from simulator.pictures.stretch import Stretch
 from simulator.pictures.told import Told
+from simulator.pictures.words import duration
 from tenure.domain.units import DAY, HOUR, SECOND
 
 INK, SOFT, ACCENT = "#1f2328", "#59636e", "#0969da"
@@ -149,7 +150,7 @@ def waits(axes: Axes, told: Told) -> None:
             color=HUES[place % len(HUES)],
             linestyle=STYLES[place // len(HUES)],
             linewidth=2.2 if name == "all" else 1.3,
-            label=f"{name}: {_duration(float(p90))}",
+            label=f"{name}: {duration(float(p90))}",
         )
     axes.set_xscale("log")
     ticks = [tick for tick in WAIT_TICKS if tick <= longest * 1.05]
@@ -205,11 +206,3 @@ def _sparse(axes: Axes) -> None:
     if len(ticks) > 4:
         labels = [label.get_text() for label in axes.get_xticklabels()]
         axes.set_xticks(ticks[::2], labels[::2])
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.3g} s"
-    if seconds < 5_400:
-        return f"{seconds / 60:.3g} min"
-    return f"{seconds / 3_600:.3g} h" if seconds < 172_800 else f"{seconds / 86_400:.3g} d"
