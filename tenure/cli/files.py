@@ -43,7 +43,7 @@ def replacing(output: Path) -> Iterator[IO[bytes]]:
         with fresh.open("wb") as file:
             if output.suffix == ".gz":
                 with (
-                    gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=6) as packed,
+                    gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=4) as packed,
                     io.BufferedWriter(cast("io.RawIOBase", packed), _BUFFER_BYTES) as buffered,
                 ):
                     yield buffered

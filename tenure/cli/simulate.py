@@ -43,6 +43,9 @@ class Outputs:
 
     report: Path | None
     log: Path | None
+    html: Path | None
+    png: Path | None
+    svg: Path | None
 
 
 def simulate(
@@ -74,6 +77,11 @@ def simulate(
     log: Annotated[
         Path | None, typer.Option("--log", metavar="FILE", help="Everything that happened: events.jsonl[.gz].")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="A page with pictures, which works offline.")
+    ] = None,
+    png: Annotated[Path | None, typer.Option("--png", metavar="FILE", help="The same as an image.")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="The same as a drawing.")] = None,
     compare: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
@@ -95,12 +103,13 @@ def simulate(
             fix = f"choose {' or '.join(POLICIES)}"
             raise Refusal(field="--policy", problem=f"{policy[:40]!r} is not known", fix=fix)
         files = _files(cluster, budgets, trace, faults)
-        outputs = Outputs(report=_place(report, "--report"), log=_place(log, "--log"))
+        outputs = _outputs(report=report, log=log, html=html, png=png, svg=svg)
         plan = read_plan(files, settings=settings or (), days=days, warmup=warmup, skip_bad=skip_bad)
         _tell_skipped(plan.trace.bad, of=len(plan.trace.jobs) + len(plan.trace.bad))
     recorded = _simulate(plan, policy=policy)
     _tell_rejected(recorded, of=len(plan.jobs))
     told = _report(plan, recorded, policy=policy, outputs=outputs, began=began)
+    _draw(plan, recorded, told, outputs=outputs)
     if json:
         print_json(told)
     else:
@@ -146,8 +155,16 @@ def _files(cluster: Path | None, budgets: Path | None, trace: Path | None, fault
     return Files(cluster=cluster, budgets=budgets, trace=trace, faults=faults)
 
 
-def _place(path: Path | None, option: str) -> Path | None:
-    return None if path is None else writable(path, field=option)
+def _outputs(**paths: Path | None) -> Outputs:
+    """Where results go, by option. Raises `Refusal` where one cannot be written, or is not named as what it is."""
+    places: dict[str, Path | None] = {}
+    for option, path in paths.items():
+        if path is not None and option in ("png", "svg") and path.suffix.lower() != f".{option}":
+            raise Refusal(
+                field=f"--{option}", problem=f"{path} does not end in .{option}", fix=f"name it {path}.{option}"
+            )
+        places[option] = None if path is None else writable(path, field=f"--{option}")
+    return Outputs(**places)
 
 
 def _tell_skipped(bad: "Sequence[BadRow]", *, of: int) -> None:
@@ -218,3 +235,27 @@ def _report(
         write_report(outputs.report, report)
     told: dict[str, Any] = msgspec.to_builtins(report)
     return told
+
+
+def _draw(plan: "Plan", recorded: "Sequence[Recorded]", report: dict[str, Any], *, outputs: Outputs) -> None:
+    """The pictures of a run, where any are asked for."""
+    if not (outputs.html or outputs.png or outputs.svg):
+        return
+    import msgspec
+
+    from tenure.domain.tree import PPM
+    from tenure.export.jsonl import lines
+
+    encoded = list(lines(recorded, origin_ms=0))
+    budgets = {str(budget.path): budget.share_ppm / PPM for budget in plan.tree.nodes}
+    kinds = {str(job.job): job.kind for job in plan.jobs}
+    drawn = {"report": report, "budgets": budgets, "kinds": kinds}
+    if outputs.html is not None:
+        from simulator.pictures.page import write_html
+
+        write_html(outputs.html, lines=map(msgspec.json.decode, encoded), **drawn)
+    for path in (outputs.png, outputs.svg):
+        if path is not None:
+            from simulator.pictures.image import write_image
+
+            write_image(path, lines=map(msgspec.json.decode, encoded), **drawn)

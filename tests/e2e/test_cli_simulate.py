@@ -3,9 +3,9 @@
 import gzip
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,6 +15,7 @@ from tests.e2e.command_line import TENURE
 HEADER = "job_id,submit_s,budget,user,replicas,gpus_per_replica,min_runtime_s,runtime_s,resumable,priority,kind"
 DAY_S = 86_400
 JOBS, APART_S = 120, 3_000
+FILES = ("--cluster", "cluster.yaml", "--budgets", "budgets.yaml", "--trace", "trace.csv")
 
 
 @pytest.fixture
@@ -35,16 +36,33 @@ def rows() -> Iterator[str]:
         yield f"j{number:03},{number * APART_S},{budget},{user},1,{gpus},{min_runtime},27000,true,0,{kind}"
 
 
-def simulate(*options: str) -> "subprocess.CompletedProcess[str]":
-    """The command in a process of its own, on the files in the working directory."""
-    files = ["--cluster", "cluster.yaml", "--budgets", "budgets.yaml", "--trace", "trace.csv"]
-    return subprocess.run(
-        [TENURE, "simulate", *files, *options], capture_output=True, text=True, timeout=60, check=False
+class Said(NamedTuple):
+    out: str
+    err: str
+
+
+Simulate = Callable[..., Said]
+
+
+@pytest.fixture
+def simulate(folder: Path, capfd: pytest.CaptureFixture[str]) -> Simulate:
+    """The command on the files in the working directory, which must succeed."""
+
+    def run(*options: str) -> Said:
+        capfd.readouterr()
+        status = main(["simulate", *FILES, *options])
+        said = Said(*capfd.readouterr())
+        assert status == 0, said.err
+        return said
+
+    return run
+
+
+def simulate_apart(*options: str) -> str:
+    """The same in a process of its own; what it wrote on stdout."""
+    done = subprocess.run(
+        [TENURE, "simulate", *FILES, *options], capture_output=True, text=True, timeout=60, check=False
     )
-
-
-def answer(*options: str) -> str:
-    done = simulate(*options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -58,7 +76,9 @@ def without_clock(path: str) -> Any:
 
 
 def test_a_history_becomes_a_report_a_log_and_a_table(folder: Path) -> None:
-    shown = answer("--faults", "faults.csv", "--warmup", "6h", "--report", "report.json", "--log", "events.jsonl")
+    shown = simulate_apart(
+        "--faults", "faults.csv", "--warmup", "6h", "--report", "report.json", "--log", "events.jsonl"
+    )
     told = report()
     assert (told["policy"], told["simulated_days"], told["violations"]) == ("fair", 5, 0)
     assert told["window"] == {"start_s": 21_600, "end_s": 5 * DAY_S}
@@ -76,67 +96,69 @@ def test_a_history_becomes_a_report_a_log_and_a_table(folder: Path) -> None:
     assert "WAITS OF" in shown
 
 
-def test_the_same_inputs_give_the_same_bytes(folder: Path) -> None:
+def test_the_same_inputs_give_the_same_bytes(folder: Path, simulate: Simulate) -> None:
     for name in ("first", "second"):
-        answer("--faults", "faults.csv", "--report", f"{name}.json", "--log", f"{name}.jsonl.gz")
+        simulate_apart("--faults", "faults.csv", "--report", f"{name}.json", "--log", f"{name}.jsonl.gz")
     assert Path("first.jsonl.gz").read_bytes() == Path("second.jsonl.gz").read_bytes()
     assert without_clock("first.json") == without_clock("second.json")
     assert gzip.decompress(Path("first.jsonl.gz").read_bytes()).count(b"\n") > 3 * JOBS
     trace = (folder / "trace.csv").read_bytes()
     (folder / "trace.csv").write_bytes(gzip.compress(trace))
-    answer("--faults", "faults.csv", "--report", "packed.json")
+    simulate("--faults", "faults.csv", "--report", "packed.json")
     assert without_clock("packed.json") == without_clock("first.json")
 
 
-def test_the_report_on_stdout_is_the_one_in_the_file(folder: Path) -> None:
-    assert json.loads(answer("--json", "--report", "report.json")) == report()
+def test_the_report_on_stdout_is_the_one_in_the_file(simulate: Simulate) -> None:
+    assert json.loads(simulate("--json", "--report", "report.json").out) == report()
 
 
-def test_days_cut_the_run_and_a_short_one_is_measured_whole(folder: Path) -> None:
-    answer("--days", "0.5", "--report", "report.json")
+def test_days_cut_the_run_and_a_short_one_is_measured_whole(simulate: Simulate) -> None:
+    simulate("--days", "0.5", "--report", "report.json")
     told = report()
     assert (told["simulated_days"], told["window"]) == (0.5, {"start_s": 0, "end_s": 43_200})
     assert told["jobs"] == 15, "those submitted before noon"
 
 
-def test_knobs_reach_the_policy_and_the_work(folder: Path) -> None:
-    answer("--report", "as_it_is.json")
-    answer("--set", "restart_overhead=1h", "--report", "slow.json")
-    answer("--set", "lookback=1d", "--set", "ratio_margin=0.5", "--report", "margin.json")
+def test_knobs_reach_the_policy_and_the_work(simulate: Simulate) -> None:
+    simulate("--report", "as_it_is.json")
+    simulate("--set", "restart_overhead=1h", "--report", "slow.json")
+    simulate("--set", "lookback=1d", "--set", "ratio_margin=0.5", "--report", "margin.json")
     assert report("slow.json")["goodput"] < report("as_it_is.json")["goodput"]
     assert report("margin.json")["lookback_s"] == DAY_S
 
 
-def test_the_other_policy_and_both_side_by_side(folder: Path) -> None:
-    answer("--report", "fair.json")
-    answer("--policy", "priority", "--report", "priority.json")
+def test_the_other_policy_and_both_side_by_side(simulate: Simulate) -> None:
+    simulate("--report", "fair.json")
+    simulate("--policy", "priority", "--report", "priority.json")
     assert report("priority.json")["policy"] == "priority"
-    done = subprocess.run(
-        [TENURE, "simulate", "--compare", "fair.json", "priority.json"], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    head = done.stdout.splitlines()[0].split()
-    assert head == ["FAIR", "PRIORITY"]
+    assert simulate("--compare", "fair.json", "priority.json").out.split("\n")[0].split() == ["FAIR", "PRIORITY"]
 
 
-def test_bad_rows_are_skipped_and_counted_when_asked(folder: Path) -> None:
-    with (folder / "trace.csv").open("a") as trace:
+def test_pictures_of_a_run(simulate: Simulate) -> None:
+    simulate("--faults", "faults.csv", "--html", "run.html", "--png", "run.png", "--svg", "run.svg")
+    page = Path("run.html").read_text()
+    assert page.lower().startswith("<!doctype html>")
+    assert "j004" in page
+    assert Path("run.png").read_bytes().startswith(b"\x89PNG\r\n")
+    assert "<svg" in Path("run.svg").read_text()
+
+
+def test_bad_rows_are_skipped_and_counted_when_asked(simulate: Simulate) -> None:
+    with Path("trace.csv").open("a") as trace:
         trace.write(f"{GOOD_ROW.replace('9000', 'soon')}\nhalf,a,row\n")
-    done = simulate("--skip-bad", "--report", "report.json")
-    assert done.returncode == 0, done.stderr
-    assert f"tenure simulate: 2 of {JOBS + 2} rows are bad and left out:" in done.stderr
-    assert "trace.csv:122, column runtime_s: 'soon' is not a number" in done.stderr
-    assert "trace.csv:123: 3 fields" in done.stderr
+    said = simulate("--skip-bad", "--report", "report.json").err
+    assert f"tenure simulate: 2 of {JOBS + 2} rows are bad and left out:" in said
+    assert "trace.csv:122, column runtime_s: 'soon' is not a number" in said
+    assert "trace.csv:123: 3 fields" in said
     assert report()["jobs"] == JOBS
 
 
-def test_jobs_that_are_not_admitted_are_told(folder: Path) -> None:
-    with (folder / "trace.csv").open("a") as trace:
+def test_jobs_that_are_not_admitted_are_told(simulate: Simulate) -> None:
+    with Path("trace.csv").open("a") as trace:
         trace.write(f"{GOOD_ROW.replace(',1,8,', ',5,8,')}\n")
-    done = simulate("--report", "report.json")
-    assert done.returncode == 0, done.stderr
-    assert f"1 of {JOBS + 1} jobs are rejected" in done.stderr
-    assert "new: replicas: 5 replicas x 8 GPUs do not fit the empty cluster" in " ".join(done.stderr.split())
+    said = simulate("--report", "report.json").err
+    assert f"1 of {JOBS + 1} jobs are rejected" in said
+    assert "new: replicas: 5 replicas x 8 GPUs do not fit the empty cluster" in " ".join(said.split())
 
 
 GOOD_ROW = "new,7,left,ana,1,8,60,9000,true,0,x"
@@ -158,6 +180,8 @@ BAD_OPTIONS = [
     (("--faults", "trace.csv"), "trace.csv:1: "),
     (("--report", "absent/report.json"), "--report: "),
     (("--log", "."), "--log: . is a directory"),
+    (("--png", "picture.jpg"), "--png: picture.jpg does not end in .png; name it picture.jpg.png"),
+    (("--html", "absent/page.html"), "--html: "),
     (("--frobnicate",), "No such option"),
 ]
 
@@ -217,7 +241,7 @@ def test_what_cannot_be_compared(folder: Path, capfd) -> None:
 def refused(capfd: pytest.CaptureFixture[str], *options: str) -> str:
     """What the command says when it refuses, having written nothing."""
     before = sorted(Path().iterdir())
-    words = ["--cluster", "cluster.yaml", "--budgets", "budgets.yaml", "--trace", "trace.csv"]
+    words = list(FILES)
     for option, value in zip(options[::2], options[1::2], strict=False):
         if option in words:
             words[words.index(option) + 1] = value
