@@ -48,7 +48,8 @@ class Simulating:
     def passed(self, now: Millis) -> None:
         """The simulation has come to `now`. Cheap enough to be told often."""
         clock = time.monotonic()
-        if clock - self._shown < (SAY_S if self._bar is None else REDRAW_S):
+        over = self._bar is not None and now >= self._end  # a bar is seen full, however quick it was
+        if clock - self._shown < (SAY_S if self._bar is None else REDRAW_S) and not over:
             return
         self._shown = clock
         words = speed(now, end=self._end, took_s=clock - self._began)

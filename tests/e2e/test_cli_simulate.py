@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import os
+import pty
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -132,6 +135,29 @@ def test_the_other_policy_and_both_side_by_side(simulate: Simulate) -> None:
     simulate("--policy", "priority", "--report", "priority.json")
     assert report("priority.json")["policy"] == "priority"
     assert simulate("--compare", "fair.json", "priority.json").out.split("\n")[0].split() == ["FAIR", "PRIORITY"]
+
+
+def test_a_bar_on_a_terminal(folder: Path) -> None:
+    """Days a second and the time left, on stderr; stdout has the table alone."""
+    master, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [TENURE, "simulate", *FILES], stdout=subprocess.PIPE, stderr=terminal, env={**os.environ, "TERM": "xterm"}
+    )
+    os.close(terminal)
+    shown = b"".join(all_of(master)).decode()
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert re.search(r"day 5\.0 of 5, [0-9.e+]+ days/s, 0s left", shown), shown
+    assert b"days/s" not in out
+
+
+def all_of(terminal: int) -> Iterator[bytes]:
+    """What is written to a terminal until nobody has it open any more."""
+    try:
+        while data := os.read(terminal, 4096):
+            yield data
+    except OSError:  # how Linux says so
+        os.close(terminal)
 
 
 def test_pictures_of_a_run(simulate: Simulate) -> None:
