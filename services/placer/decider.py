@@ -11,7 +11,7 @@ from services.placer.policy.starts import plan_starts
 from services.placer.state import State, dump, initial, load
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
-from tenure.events.fact import Fact, Lane
+from tenure.events.fact import Lane
 from tenure.runtime.role import Decision, Role
 
 

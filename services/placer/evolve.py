@@ -225,6 +225,9 @@ def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
     if fact.job in state.core.jobs:
         state.core.said[fact.job] = Said(reason=fact.why.reason, at=fact.at)
         state.unsaid.pop(fact.job, None)
+        line = state.waiting.line_of.get(fact.job)
+        if line is not None and line.told is not fact.why.reason:
+            line.told = None
     if fact.why.rule == "P7":
         state.reasons.room = None  # it turns into another one soon, whatever is free
     if fact.why.reason is Reason.DEFER_ESCROW_EXPIRED and fact.job in state.core.escrows:
@@ -270,9 +273,15 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
 }
 
 READS: tuple[Kind, ...] = tuple(_EVOLVE)
-_OPENS: frozenset[Kind] = frozenset(
-    {HostRegistered, HostStateChanged, RankingPublished, RunAssigned, RunPreemptionRequested, RunEnded}
-    | {ReservationMade, ReservationDropped}
+_OPENS: tuple[Kind, ...] = (
+    HostRegistered,
+    HostStateChanged,
+    RankingPublished,
+    RunAssigned,
+    RunPreemptionRequested,
+    RunEnded,
+    ReservationMade,
+    ReservationDropped,
 )
 """After these something else may start. What is due after the others is in `attention`, `cancelled` and `ending`, or
 their own function above says so."""

@@ -321,6 +321,8 @@ class State:
                 self.waiting.add(job.job, job.spec)
             if job.job not in self.core.said:
                 self.unsaid[job.job] = None
+            elif job.job in self.waiting.line_of:
+                self.waiting.line_of[job.job].told = None
 
     def unindex_job(self, job: JobId) -> None:
         """It does not wait any more."""

@@ -22,7 +22,17 @@ class Lane(StrEnum):
 
     def covers(self, other: "Lane") -> bool:
         """Whether a guard on this lane is about facts of `other` too."""
-        return other == self or other.startswith(self + ".")
+        return other in self.covered
+
+    @property
+    def covered(self) -> "tuple[Lane, ...]":
+        """This lane and those below it."""
+        return _COVERED[self]
+
+
+_COVERED: dict[Lane, tuple[Lane, ...]] = {
+    lane: tuple(other for other in Lane if other is lane or other.startswith(lane + ".")) for lane in Lane
+}
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tenure.domain.ids import LOG_START, FactId, Position
 from tenure.events.catalogue import Kind
-from tenure.events.fact import Fact, Recorded
+from tenure.events.fact import Fact, Lane, Recorded
 from tenure.log.port import Appended, BeyondEnd, Conflict, Expect, check_ids
 
 
@@ -16,35 +16,34 @@ class MemoryLog:
     def __init__(self) -> None:
         self.recorded: list[Recorded] = []
         self._positions: dict[FactId, Position] = {}
-        self._last_of_lane: dict[str, Position] = {}
+        self._last_of_lane: dict[Lane, Position] = {}
         self._grown = asyncio.Event()
 
     def append_now(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
         """See `Log.append`."""
         check_ids(facts)
-        fresh = [fact for fact in facts if fact.id not in self._positions]
+        recorded, positions = self.recorded, self._positions
+        fresh = [fact for fact in facts if fact.id not in positions]
         if not fresh:
-            return Appended(last=self._positions[facts[-1].id] if facts else LOG_START, duplicate=True)
+            return Appended(last=positions[facts[-1].id] if facts else LOG_START, duplicate=True)
         if expect is not None and self._last_in(expect) != expect.last:
             raise Conflict(f"{expect.lane}: expected last {expect.last}, found {self._last_in(expect)}")
         for fact in fresh:
-            if fact.id in self._positions:
+            if fact.id in positions:
                 continue  # twice in one append
-            position = Position(len(self.recorded) + 1)
-            self.recorded.append(Recorded(position, fact))
-            self._positions[fact.id] = self._last_of_lane[fact.lane] = position
+            position = Position(len(recorded) + 1)
+            recorded.append(Recorded(position, fact))
+            positions[fact.id] = self._last_of_lane[fact.lane] = position
         self._grown.set()
-        return Appended(last=Position(len(self.recorded)))
+        return Appended(last=Position(len(recorded)))
 
     def since(self, after: Position) -> Sequence[Recorded]:
         """All facts after a position."""
         return self.recorded[after:]
 
     def _last_in(self, expect: Expect) -> Position:
-        return max(
-            (last for lane, last in self._last_of_lane.items() if expect.lane.covers(type(expect.lane)(lane))),
-            default=LOG_START,
-        )
+        last_of_lane = self._last_of_lane
+        return max([last_of_lane.get(lane, LOG_START) for lane in expect.lane.covered])
 
     async def identity(self) -> str:
         """See `Log.identity`. A memory log lives as long as its process: nothing outside can mistake it."""

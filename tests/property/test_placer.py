@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from services.placer.policy.hope import hopeful
 from services.placer.policy.may_disrupt import AskingJob, may_disrupt
+from services.placer.policy.openings import Openings
 from services.placer.policy.standings import Standings
 from services.placer.policy.victims import find_victims
 from services.placer.state import Job, Run, State, gpu_mask
@@ -123,11 +124,12 @@ def test_victims_are_complete_permitted_and_none_is_needless(scene: Scene) -> No
     state: State = scene.actor.state
     state.expire(scene.now)
     ratios = standings_of(state)
-    hope = hopeful(state, standings=ratios, policy=scene.policy)
+    openings = Openings(state, ratios, scene.policy)
+    hope = hopeful(state, openings)
     for job in (job for job in state.core.jobs.values() if job.job in state.waiting.line_of):
         room, spec = free_masks(state), job.spec
         open_runs = [run for run in state.core.runs.values() if permitted(state, run, job, scene.now, scene.policy)]
-        plan = find_victims(state, state.room, job, scene.now, standings=ratios, policy=scene.policy)
+        plan = find_victims(state, job, scene.now, openings=openings, standings=ratios, policy=scene.policy)
         line = state.waiting.line_of[job.job]
         assert (line in hope.free) == fits(room, spec), "a class has hope of free GPUs if it fits, and only then"
         if plan is None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
-from services.placer.alike import Alike
+from services.placer.alike import Alike, Line
 from services.placer.policy.may_disrupt import may_have
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.standings import Standings
@@ -61,17 +61,25 @@ class _Telling:
         turned: list[JobId] = []
         for line in state.waiting.lines.values():
             reason = reason_of(state, line.alike)
-            for job in line.jobs:
-                said = state.core.said.get(job)
-                if said is None or said.reason is reason:
-                    continue
-                if now - said.at >= SAY_AGAIN_AFTER:
-                    turned.append(job)
-                else:
-                    again_at = said.at + SAY_AGAIN_AFTER
-                    self._again_at = again_at if self._again_at is None else min(again_at, self._again_at)
+            if line.told is not reason:
+                line.told = reason if self._all_told(line, reason, turned) else None
         for job in sorted(turned):
             yield self._fact(job)
+
+    def _all_told(self, line: Line, reason: Reason, turned: list[JobId]) -> bool:
+        """Whether nobody in the line was told another reason. Who was goes into `turned`, or is told later."""
+        alike = True
+        for job in line.jobs:
+            said = self._state.core.said.get(job)
+            if said is None or said.reason is reason:
+                continue
+            alike = False
+            if self._now - said.at >= SAY_AGAIN_AFTER:
+                turned.append(job)
+            else:
+                again_at = said.at + SAY_AGAIN_AFTER
+                self._again_at = again_at if self._again_at is None else min(again_at, self._again_at)
+        return alike
 
     def note(self) -> None:
         """All was told: remember for what."""

@@ -14,14 +14,25 @@ class Standings:
     def __init__(self, published: Iterable[Standing]) -> None:
         self._published = {standing.path: standing for standing in published}
         self._added: dict[BudgetPath, GpuMillis] = {}
+        self._ratios: dict[BudgetPath, float] = {}
+        self.version = 0
+        """Grows with every commitment."""
 
     def add(self, budget: BudgetPath, gpu_ms: GpuMillis) -> None:
         """Count a commitment on every budget of the path."""
+        self.version += 1
         for path in lineage(budget):
+            self._ratios.pop(path, None)
             self._added[path] = self._added.get(path, 0) + gpu_ms
 
     def ratio(self, path: BudgetPath) -> float:
         """(charged in window + commitment) / entitlement; infinite without entitlement or standing."""
+        known = self._ratios.get(path)
+        if known is None:
+            known = self._ratios[path] = self._ratio(path)
+        return known
+
+    def _ratio(self, path: BudgetPath) -> float:
         standing = self._published.get(path)
         if standing is None or standing.entitlement_gpu_ms <= 0:
             return float("inf")

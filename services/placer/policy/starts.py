@@ -9,6 +9,7 @@ from services.placer.policy import escrow
 from services.placer.policy.assign import Ports, assign
 from services.placer.policy.defer import tell
 from services.placer.policy.hope import hopeful
+from services.placer.policy.openings import Openings
 from services.placer.policy.pack import pack
 from services.placer.policy.reserve import forbidden
 from services.placer.policy.settle import FACTS_MAX
@@ -53,13 +54,14 @@ def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Poli
 
 def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
     """Go through the order, past everybody whose class cannot have anything."""
-    hope = hopeful(state, standings=plan.standings, policy=policy)
+    openings = Openings(state, plan.standings, policy)
+    hope = hopeful(state, openings)
     line_of, free, victims = state.waiting.line_of, hope.free, hope.victims
+    if not free and not victims:
+        return
     for rank, job_id in enumerate(state.core.order, start=1):
-        if not hope:
-            return
         line = line_of.get(job_id)
-        if line is None or not (line in free or line in victims):
+        if line not in free and line not in victims:
             continue
         if plan.started >= STARTS_MAX or len(plan.facts) >= FACTS_MAX:
             return
@@ -70,15 +72,19 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
             _start(plan, state, job, placement, now, reason, rank=rank)
             if not state.room.free:
                 free.clear()
+                if not victims:
+                    return
             continue
         free.pop(line, None)
         if job.spec.allocated and not plan.asked and job_id not in state.waited_for:
-            found = _victims(plan, state, job, now, policy=policy)
+            found = _victims(plan, state, job, now, openings=openings, policy=policy)
             if found is not None:
                 _preempt(plan, state, job, found, now, policy=policy)
                 victims.clear()
             else:
                 victims.pop(line, None)
+        if not free and not victims:
+            return
 
 
 def _fit(state: State, job: Job, now: Millis) -> Placement | None:
@@ -122,14 +128,16 @@ def _start(
         plan.standings.add(job.spec.budget, job.spec.commitment_gpu_ms)
 
 
-def _victims(plan: Plan, state: State, job: Job, now: Millis, *, policy: Policy) -> VictimPlan | None:
+def _victims(
+    plan: Plan, state: State, job: Job, now: Millis, *, openings: Openings, policy: Policy
+) -> VictimPlan | None:
     kept = forbidden(state, job=job.job, spec=job.spec, now=now)
     if not kept:
-        return find_victims(state, state.room, job, now, standings=plan.standings, policy=policy)
+        return find_victims(state, job, now, openings=openings, standings=plan.standings, policy=policy)
     with state.room.trial():
         for reservation in kept:
             state.room.take(reservation.placement)
-        return find_victims(state, state.room, job, now, standings=plan.standings, policy=policy)
+        return find_victims(state, job, now, openings=openings, standings=plan.standings, policy=policy)
 
 
 def _preempt(plan: Plan, state: State, job: Job, found: VictimPlan, now: Millis, *, policy: Policy) -> None:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from services.placer.loose import Bunch, Key, merged
-from services.placer.policy.may_disrupt import AskingJob, Verdict, may_disrupt, may_have
+from services.placer.policy.may_disrupt import AskingJob, Verdict, may_disrupt
+from services.placer.policy.openings import Openings
 from services.placer.policy.pack import pack_into
 from services.placer.policy.standings import Standings
-from services.placer.room import Pool, Room
+from services.placer.room import Pool
 from services.placer.state import Job, Run, State
 from tenure.domain.ids import HostId, RunId
 from tenure.domain.job import JobSpec, Placement
@@ -48,30 +49,20 @@ def asking(spec: JobSpec) -> AskingJob:
     return AskingJob(budget=spec.budget, priority=spec.priority, allocated=spec.allocated)
 
 
-def open_to(state: State, by: AskingJob, *, standings: Standings, policy: Policy) -> dict[Key, Bunch]:
-    """The bunches of runs that P5 lets the asker disrupt."""
-    if not by.allocated:
-        return {}
-    return {
-        key: bunch
-        for key, bunch in state.loose.bunches.items()
-        if key is None or may_have(by, key[0], key[1], standings=standings, policy=policy)
-    }
-
-
 def find_victims(
-    state: State, room: Room, job: Job, now: Millis, *, standings: Standings, policy: Policy
+    state: State, job: Job, now: Millis, *, openings: Openings, standings: Standings, policy: Policy
 ) -> VictimPlan | None:
     """Look for runs that may and must end so that `job` fits whole; None if there are none. Never a stopping run.
 
     Of the pools' plans the cheapest: compared victim by victim, the dearest first; ties by name of the pool.
     """
-    bunches = open_to(state, asking(job.spec), standings=standings, policy=policy)
+    spec = job.spec
+    bunches = openings.of(spec.budget, spec.priority) if spec.allocated else {}
     if not bunches:
         return None
     found = []
-    for _, pool in room.pools_for(job.spec):
-        if _could_fit(pool, bunches.values(), job.spec):
+    for _, pool in state.room.pools_for(spec):
+        if _could_fit(pool, bunches.values(), spec):
             search = _Search(state, job, now, standings=standings, policy=policy)
             plan = search.choose(pool, search.candidates(bunches))
             if plan is not None:
