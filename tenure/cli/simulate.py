@@ -93,18 +93,22 @@ def simulate(
 ) -> None:
     """Replay a history, or a what-if, on a virtual clock: who waits, who gets what they are owed."""
     began = time.monotonic()
-    if compare is not None:
-        _compare(compare, as_json=json)
-        return
     with _usage():
+        outputs = _outputs(report=report, log=log, html=html, png=png, svg=svg)
+        if compare is not None:
+            if cluster or budgets or trace or faults or report or log:
+                fix = "give it alone, or with --html, --png, --svg, --json"
+                raise Refusal(field="--compare", problem="beside what is to be simulated", fix=fix)
+            _compare(compare, outputs=outputs, as_json=json)
+            raise typer.Exit
         from simulator.plan import read_plan
 
         if policy not in POLICIES:
             fix = f"choose {' or '.join(POLICIES)}"
             raise Refusal(field="--policy", problem=f"{policy[:40]!r} is not known", fix=fix)
         files = _files(cluster, budgets, trace, faults)
-        outputs = _outputs(report=report, log=log, html=html, png=png, svg=svg)
         plan = read_plan(files, settings=settings or (), days=days, warmup=warmup, skip_bad=skip_bad)
+        _tell_unplayed(settings or ())
         _tell_skipped(plan.trace.bad, of=len(plan.trace.jobs) + len(plan.trace.bad))
     recorded = _simulate(plan, policy=policy)
     _tell_rejected(recorded, of=len(plan.jobs))
@@ -116,12 +120,16 @@ def simulate(
         show([told], names=[policy])
 
 
-def _compare(paths: tuple[Path, Path], *, as_json: bool) -> None:
-    """Two reports side by side, each headed by its policy, by its file where both have the same."""
-    with _usage():
-        reports = [read_report(path) for path in paths]
+def _compare(paths: tuple[Path, Path], *, outputs: Outputs, as_json: bool) -> None:
+    """Two reports side by side, each headed by its policy, by its file where both have the same. Raises `Refusal`."""
+    reports = [read_report(path) for path in paths]
     policies = [str(report["policy"]) for report in reports]
     names = policies if len(set(policies)) > 1 else [path.stem for path in paths]
+    for place in (outputs.html, outputs.png, outputs.svg):
+        if place is not None:
+            from simulator.pictures.side_by_side import write_comparison
+
+            write_comparison(place, reports)
     if as_json:
         print_json(dict(zip(map(str, paths), reports, strict=True)))
     else:
@@ -165,6 +173,15 @@ def _outputs(**paths: Path | None) -> Outputs:
             )
         places[option] = None if path is None else writable(path, field=f"--{option}")
     return Outputs(**places)
+
+
+def _tell_unplayed(settings: Sequence[str]) -> None:
+    """Which of the knobs that were set change nothing."""
+    from simulator.knobs import UNPLAYED
+
+    for knob in dict.fromkeys(setting.partition("=")[0].strip() for setting in settings):
+        if knob in UNPLAYED:
+            _say(f"{knob} changes nothing here: hosts fail as --faults says, and at once")
 
 
 def _tell_skipped(bad: "Sequence[BadRow]", *, of: int) -> None:

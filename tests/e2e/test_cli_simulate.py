@@ -130,11 +130,20 @@ def test_knobs_reach_the_policy_and_the_work(simulate: Simulate) -> None:
     assert report("margin.json")["lookback_s"] == DAY_S
 
 
-def test_the_other_policy_and_both_side_by_side(simulate: Simulate) -> None:
+def test_a_knob_that_changes_nothing_is_told(simulate: Simulate) -> None:
+    said = simulate("--days", "1", "--set", "heartbeat=1s", "--set", "lookback=1d").err
+    assert said == "tenure simulate: heartbeat changes nothing here: hosts fail as --faults says, and at once\n"
+
+
+def test_the_other_policy_and_both_side_by_side(simulate: Simulate, capfd: pytest.CaptureFixture[str]) -> None:
     simulate("--report", "fair.json")
     simulate("--policy", "priority", "--report", "priority.json")
     assert report("priority.json")["policy"] == "priority"
-    assert simulate("--compare", "fair.json", "priority.json").out.split("\n")[0].split() == ["FAIR", "PRIORITY"]
+    assert main(["simulate", "--compare", "fair.json", "priority.json", "--html", "both.html"]) == 0
+    assert capfd.readouterr().out.splitlines()[0].split() == ["FAIR", "PRIORITY"]
+    page = Path("both.html").read_text()
+    assert page.lower().startswith("<!doctype html>")
+    assert "priority" in page
 
 
 def test_a_bar_on_a_terminal(folder: Path) -> None:
@@ -252,6 +261,10 @@ def test_what_is_needed_is_asked_for(folder: Path, capfd, missing: str) -> None:
     del files[missing]
     assert main(["simulate", *(word for pair in files.items() for word in pair)]) == 2
     assert f"tenure simulate: {missing}: missing; name the " in capfd.readouterr().err
+
+
+def test_a_comparison_simulates_nothing(folder: Path, capfd) -> None:
+    assert "--compare: beside what is to be simulated" in refused(capfd, "--compare", "a.json", "b.json")
 
 
 def test_what_cannot_be_compared(folder: Path, capfd) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from simulator.knobs import parse_knobs
+from simulator.knobs import UNPLAYED, parse_knobs
 from simulator.plan import Files, Plan, read_plan
-from simulator.simulation import Work
+from simulator.simulation import Work, without_silence
 from simulator.workload import COLUMNS
 from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
@@ -32,6 +32,14 @@ def test_every_knob_can_be_set() -> None:
         policy, work = parse_knobs([setting])
         values = {knob.name: getattr(policy, knob.name) for knob in fields(Policy)} | msgspec.structs.asdict(work)
         assert values[name] == (3 * MINUTE if name.endswith("_ms") else 3), setting
+
+
+def test_the_knobs_that_change_nothing_are_known() -> None:
+    odd = Policy(heartbeat_ms=1, suspect_after_ms=2, lost_after_ms=3)
+    assert without_silence(odd) == without_silence(Policy()), "they are the only ones"
+    assert {f"{name}_ms" for name in UNPLAYED} == {
+        knob.name for knob in fields(Policy) if getattr(odd, knob.name) != getattr(Policy(), knob.name)
+    }
 
 
 def test_an_unknown_knob_lists_the_known_ones() -> None:
