@@ -132,13 +132,18 @@ def _preemption(watch: _Watch, fact: RunPreemptionRequested) -> None:
     if victim.allocated and fact.why.reason is not Reason.DISRUPT_HOST_FATAL and (until is None or fact.at < until):
         watch.say(f"I3: {run} is told to end at {fact.at}, protected until {until}")
     asker = watch.specs.get(JobId(fact.by)) if fact.escrow else None
-    if asker is None or not victim.allocated:
-        if asker is not None and not asker.allocated:
-            watch.say(f"I8: {fact.by} is unallocated and displaces {run}")
+    if asker is None:
         return
     if not asker.allocated:
         watch.say(f"I8: {fact.by} is unallocated and displaces {run}")
-    elif fact.why.reason is Reason.DISRUPT_LOWER_RATIO:
+    elif victim.allocated:
+        _right(watch, fact, asker, victim)
+
+
+def _right(watch: _Watch, fact: RunPreemptionRequested, asker: JobSpec, victim: JobSpec) -> None:
+    """I9: by which right an allocated job displaces an allocated run."""
+    run = fact.run
+    if fact.why.reason is Reason.DISRUPT_LOWER_RATIO:
         numbers = fact.why.numbers
         if not _number(numbers.get("ratio")) + _number(numbers.get("margin")) < _number(numbers.get("victim_ratio")):
             watch.say(f"I9: the budget of {fact.by} is not served less than that of {run}")
