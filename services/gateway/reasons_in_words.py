@@ -102,10 +102,6 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "the GPUs that were held for it were not freed in time",
     ),
     _R.DEFER_NO_SUCH_HOSTS: ("no host that takes runs now could hold one of its replicas",),
-    _R.DEFER_TEAM_LIMIT: (
-        "it asks for {gpus_asked} protected GPUs, and {team} holds {team_protected} of the {team_limit} it may have",
-        "its team is at its limit of protected GPUs",
-    ),
     _R.REQUEUE_PREEMPTED: (
         "it can resume, so it is back in the queue with its submit time {submitted_at_ms} and its checkpoint of "
         "{checkpoint_at_ms}",

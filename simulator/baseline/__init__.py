@@ -11,8 +11,7 @@
   for each pool.)
 - B3 opting out: a protected run is never preempted, however long it runs: there is no minimum runtime with an end.
 - B4 at risk: beyond its limit a team may use what nobody else does, as preemptible runs, and takes fill's GPUs. A run
-  keeps the standing it was started with (Slurm: a job's QOS). Jobs that cannot resume would lose all their work, so
-  they wait for their team's room, unless they are larger than it can ever be.
+  keeps the standing it was started with (Slurm: a job's QOS).
 - B5 who gives way: fill to every HIGH job, runs at risk to a protected one, nobody to an equal; whole gangs, no run
   without need, the cheapest to restart first; freed GPUs are kept for who asked. (Slurm: preempt/qos with REQUEUE;
   Kueue: reclaim of what was borrowed.)

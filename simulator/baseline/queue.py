@@ -1,6 +1,6 @@
 """B1, the queue: first come, first served.
 
-Jobs that are alike (same team, same shape, resumable or not) stand in one line: when the first of a line cannot start,
+Jobs that are alike (same team, same shape) stand in one line: when the first of a line cannot start,
 none of it can, so that thousands of blocked jobs cost as much as one.
 """
 
@@ -16,12 +16,11 @@ from tenure.domain.units import Millis
 class Alike(NamedTuple):
     """What decides whether a job may start: jobs with the same values start, or do not, alike.
 
-    The team and whether it can resume matter only to a job with a contract.
+    The team matters only to a job with a contract.
     """
 
     allocated: bool
     team: BudgetPath
-    resumable: bool
     gpu_type: str | None
     replicas: int
     gpus_per_replica: int
@@ -102,7 +101,5 @@ class Queue:
 
 def alike_of(spec: JobSpec) -> Alike:
     """The line a job stands in."""
-    shape = (spec.gpu_type, spec.replicas, spec.gpus_per_replica)
-    if spec.allocated:
-        return Alike(True, spec.budget, spec.resumable, *shape)
-    return Alike(False, BudgetPath(""), False, *shape)
+    team = spec.budget if spec.allocated else BudgetPath("")
+    return Alike(spec.allocated, team, spec.gpu_type, spec.replicas, spec.gpus_per_replica)

@@ -122,7 +122,8 @@ class Reach:
                 victims.append(self._state.placed.core.runs[run])
         widened = Pool()
         for host, mask in masks.items():
-            widened.set(host, mask)
+            if mask.bit_count() >= gpus:
+                widened.set(host, mask)
         placement = pack_into(widened, spec)
         assert placement is not None, "the room was counted to hold the gang"
         return placement, victims[::-1]

@@ -90,8 +90,6 @@ class _Plan:
     def serve(self, job_id: JobId, line: Line, tier: Tier) -> bool:
         """Start the job, or have room made for it. False: it has to wait, and so have all that are like it."""
         spec = line.spec
-        if not may_start(spec, tier, limit=self.state.limits.get(spec.budget, 0)):
-            return False
         placement = self.reach.fit(spec)
         if placement is not None:
             self.reach.take(placement)
@@ -169,14 +167,11 @@ class _Plan:
                 self.facts.append(PlacementDeferred(at=self.now, job=place.job, why=why))
 
     def reason_to_wait(self, line: Line) -> Why:
-        """The team's limit, no such hosts, no room, or room in pieces."""
+        """No such hosts, no room, or room in pieces."""
         spec = line.spec
         pools = self.state.placed.room.pools_for(spec)
         free = sum([pool.free for _, pool in pools])
         numbers = {"gpus_asked": spec.gpus, "gpus_free": free, **self.team_numbers(spec)}
-        limit = self.state.limits.get(spec.budget, 0)
-        if not may_start(spec, self.tier_for(spec), limit=limit):
-            return Why(rule="B2", reason=Reason.DEFER_TEAM_LIMIT, numbers=numbers)
         if not pools:
             return Why(rule="B6", reason=Reason.DEFER_NO_SUCH_HOSTS, numbers=numbers)
         fragmented = free >= spec.gpus
@@ -187,8 +182,3 @@ def _turn(line: Line, index: int, tier: Tier) -> Turn:
     """When it is the turn of a job of the line."""
     place = line.places[index]
     return -tier, place.submitted_at, place.job, index, line
-
-
-def may_start(spec: JobSpec, tier: Tier, *, limit: int) -> bool:
-    """B4: whoever would lose all its work by being preempted waits for its team's room, if that can ever hold it."""
-    return tier is not Tier.AT_RISK or spec.resumable or spec.gpus > limit

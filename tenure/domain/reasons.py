@@ -44,7 +44,6 @@ class Reason(StrEnum):
     DEFER_VICTIMS_STOPPING = "defer_victims_stopping"
     DEFER_ESCROW_EXPIRED = "defer_escrow_expired"
     DEFER_NO_SUCH_HOSTS = "defer_no_such_hosts"
-    DEFER_TEAM_LIMIT = "defer_team_limit"
     # a job goes back to the queue, or does not enter it
     REQUEUE_PREEMPTED = "requeue_preempted"
     REQUEUE_HOST_LOST = "requeue_host_lost"

@@ -3,16 +3,19 @@
 from typing import Any
 
 from services.placer.state import Run
+from simulator.agents import Behaviour
 from simulator.baseline import PRIORITY
 from simulator.baseline.limits import team_limits
 from simulator.baseline.queue import Queue, alike_of
 from simulator.baseline.yielding import Yielding
 from simulator.world import World
-from tenure.domain.ids import BudgetPath, HostId, JobId, RunId, UserName
+from tenure.domain.host import HostState
+from tenure.domain.ids import BudgetPath, FactId, HostId, JobId, RunId, UserName
 from tenure.domain.job import JobSpec, Launch, ReplicaPlace
-from tenure.domain.reasons import EndCause, JobState, Reason
+from tenure.domain.reasons import EndCause, JobState, Reason, Why
 from tenure.domain.tree_check import check_tree
 from tenure.domain.units import HOUR, MINUTE
+from tenure.events.hosts import HostStateChanged
 from tenure.events.placing import (
     JobFinished,
     JobRequeued,
@@ -113,10 +116,10 @@ def test_equals_do_not_displace_each_other() -> None:
 
 def test_a_hog_starves_the_others_of_its_team() -> None:
     """First come, first served: the past of a user or a team counts nothing."""
-    hog = [submit(f"hog{n}", "0s", "a", 8, user="hog", runs_for="10h", resumable=False) for n in range(5)]
-    world = play([*hog, submit("late", "1m", "a", 8, user="newcomer", resumable=False)])
-    assert began(world, "late") == [50 * HOUR]
-    world = play([*hog, submit("late", "1m", "b", 8, resumable=False)])
+    hog = [submit(f"hog{n}", "0s", "a", 8, user="hog", runs_for="10h") for n in range(6)]
+    world = play([*hog, submit("late", "1m", "a", 8, user="newcomer")])
+    assert began(world, "late") == [30 * HOUR]
+    world = play([*hog, submit("late", "1m", "b", 8)])
     assert began(world, "late") == [MINUTE]  # its own team's limit is all that protects the other team
 
 
@@ -138,10 +141,11 @@ def test_priority_of_the_trace_is_inflated() -> None:
     """B1: everyone is HIGH, so a higher number changes nothing."""
     world = play(
         [
-            submit("busy", "0s", "a", 8, runs_for="3h", resumable=False),
-            submit("first", "1m", "a", 8, priority=0, resumable=False),
-            submit("second", "2m", "a", 8, priority=5, resumable=False),
-        ]
+            submit("busy", "0s", "a", 8, runs_for="3h"),
+            submit("first", "1m", "a", 8, priority=0),
+            submit("second", "2m", "a", 8, priority=5),
+        ],
+        hosts="1x8",
     )
     assert began(world, "first") == [3 * HOUR]
     assert began(world, "second") == [5 * HOUR]
@@ -221,29 +225,34 @@ def test_freed_gpus_are_kept_for_the_asker() -> None:
     assert min(began(world, "s2")[1], began(world, "keen")[0]) >= HOUR
 
 
-def test_who_cannot_resume_waits_for_its_team_unless_it_could_never_have_the_room() -> None:
+def test_who_cannot_resume_is_taken_last_and_is_over_then() -> None:
     world = play(
         [
-            submit("busy", "0s", "a", 4, runs_for="10h"),
-            submit("waits", "1m", "a", 8, resumable=False, runs_for="1h"),
-            submit("larger", "2m", "a", 4, replicas=3, resumable=False, runs_for="1h"),
+            submit("kept", "0s", "a", 8, runs_for="100h"),
+            submit("session", "1s", "a", 4, resumable=False, runs_for="50h"),
+            submit("resumes", "2s", "a", 4, runs_for="50h"),
+            submit("first", "1h", "b", 4, runs_for="100h"),
+            submit("second", "2h", "b", 4, runs_for="100h"),
         ]
     )
-    assert began(world, "waits") == [10 * HOUR]
-    assert began(world, "larger") == [2 * MINUTE]
-    (deferred,) = of_kind(world, PlacementDeferred)
-    assert (deferred.job, deferred.why.rule, deferred.why.reason) == ("waits", "B2", Reason.DEFER_TEAM_LIMIT)
+    assert [told.run for told in of_kind(world, RunPreemptionRequested)] == ["resumes.1", "session.1"]
+    assert of_kind(world, JobRequeued, job="resumes")
+    assert of_kind(world, JobFinished, job="session", state=JobState.PREEMPTED)
 
 
 def test_a_raised_limit_takes_effect_at_once() -> None:
     world = play(
         [
-            submit("busy", "0s", "a", 8, runs_for="10h"),
-            submit("waits", "1m", "a", 8, resumable=False, runs_for="1h"),
-            {"at": "1h", "tree": {"a": {"share": 100}}},
-        ]
+            submit("kept", "0s", "b", 8, runs_for="100h"),
+            submit("beyond", "1s", "b", 8, runs_for="100h"),
+            submit("waits", "1m", "a", 8, runs_for="1h"),
+            {"at": "1h", "tree": HALVES},
+        ],
+        budgets={"a": {"share": 25}, "b": {"share": 75}},
     )
     assert began(world, "waits") == [HOUR]
+    (told,) = of_kind(world, RunPreemptionRequested)
+    assert (told.run, told.why.reason) == ("beyond.1", Reason.DISRUPT_AT_RISK)
 
 
 def test_a_drain_waits_for_who_opted_out() -> None:
@@ -283,11 +292,12 @@ def test_an_escrow_that_expires_lets_the_asker_ask_again() -> None:
 def test_a_cancelled_job_leaves_the_queue() -> None:
     world = play(
         [
-            submit("busy", "0s", "a", 8, resumable=False),
-            submit("gone", "1m", "a", 8, resumable=False),
-            submit("next", "2m", "a", 8, resumable=False),
+            submit("busy", "0s", "a", 8),
+            submit("gone", "1m", "a", 8),
+            submit("next", "2m", "a", 8),
             {"at": "10m", "cancel": "gone"},
-        ]
+        ],
+        hosts="1x8",
     )
     assert began(world, "gone") == []
     assert began(world, "next") == [2 * HOUR]
@@ -297,6 +307,28 @@ def test_a_job_for_a_type_that_is_not_there_disturbs_nobody() -> None:
     world = play([submit("busy", "0s", "a", 8), submit("odd", "1m", "a", 1, gpu_type="B300", runs_for="1h")])
     assert not of_kind(world, RunPreemptionRequested)
     assert began(world, "odd") == []
+
+
+def test_a_plan_that_was_not_written_is_made_again() -> None:
+    """Another role wrote in the guarded lane between the decision and the append."""
+    world = play([], until="1m")
+    world.submit(JobId("high"), spec(4), Behaviour(runs_for_ms=HOUR))
+    world.actor("budget").act(world.now)
+    placer = world.actor("placer")
+    lost = HostStateChanged(
+        at=world.now,
+        id=FactId("by-another"),
+        host=HostId("h000"),
+        state=HostState.SUSPECT,
+        previous=HostState.HEALTHY,
+        last_seen=world.now,
+        why=Why(rule="P9", reason=Reason.HOST_SILENT),
+    )
+    assert placer.step(world.now, between=lambda: world.log.append_now([lost])) == ()
+    (assigned,) = placer.step(world.now)
+    assert isinstance(assigned, RunAssigned)
+    assert [place.host for place in assigned.placement] == ["h001"]
+    assert not placer.step(world.now)
 
 
 def spec(gpus: int, **more: Any) -> JobSpec:
