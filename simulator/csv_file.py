@@ -19,6 +19,8 @@ from tenure.domain.units import DAY, SECOND, Millis
 
 SECONDS_MAX = 10_000 * DAY // SECOND
 """The latest instant and the longest length of time, in seconds: 27 years."""
+LINE_BYTES_MAX = 1 << 20
+"""The first line is read no further: what has no line ends is no CSV."""
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 _NUMBER = re.compile(r"[+-]?(\d{1,20}\.?\d{0,20}|\.\d{1,20})(e[+-]?\d{1,3})?", re.IGNORECASE | re.ASCII)

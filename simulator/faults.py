@@ -42,7 +42,7 @@ def read_faults(path: Path, *, hosts: Sequence[HostSpec]) -> tuple[Fault, ...]:
     known = {spec.host: None for spec in hosts}
     read: list[tuple[Fault, int]] = []
     with csv_file.opened(path) as file:
-        names = csv_file.columns(file.readline(), path=path, required=COLUMNS)
+        names = csv_file.columns(file.readline(csv_file.LINE_BYTES_MAX), path=path, required=COLUMNS)
         for line, raw in enumerate(file, start=2):
             if not raw.isspace():
                 read.append((_fault(raw, names=names, hosts=known, where=f"{path}:{line}"), line))

@@ -76,7 +76,7 @@ def read_trace(path: Path, *, tree: BudgetTree, skip_bad: bool = False) -> Workl
     """
     bad: list[BadRow] = []
     with csv_file.opened(path) as file:
-        names = csv_file.columns(file.readline(), path=path, required=COLUMNS, optional=OPTIONAL)
+        names = csv_file.columns(file.readline(csv_file.LINE_BYTES_MAX), path=path, required=COLUMNS, optional=OPTIONAL)
         rows = _Rows(names, tree=tree)
         jobs: list[TraceJob] = []
         for line, job in rows.read(file):

@@ -242,6 +242,7 @@ def test_files_that_are_not_what_they_are_called(tmp_path: Path) -> None:
     assert "empty" in refused(tmp_path / "empty.gz")
     assert "No such file" in refused(tmp_path / "absent.csv")
     assert "s a directory" in refused(tmp_path)
+    assert "names none of the columns" in refused(Path("/dev/zero"))
     utf16 = tmp_path / "utf16.csv"
     utf16.write_bytes(f"{HEADER}\n{GOOD}\n".encode("utf-16"))
     assert "not UTF-8" in refused(utf16)
