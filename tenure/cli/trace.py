@@ -108,11 +108,7 @@ def import_trace(
         options = _options(rules or (), gpus_per_host, max_gpus, budget_map, timezone, window)
         imported = _import(file, source, options)
     _write(place, imported.rows)
-    if shares_place is not None:
-        from simulator.traces.shares import budgets_yaml
-
-        with replacing(shares_place) as yaml:
-            yaml.write("".join(f"{line}\n" for line in budgets_yaml(imported.gpu_s)).encode())
+    _write_budgets(shares_place, imported)
     _tell_import(imported, out, as_json=as_json)
 
 
@@ -203,6 +199,14 @@ def _write(place: Path, rows: "Sequence[TraceRow]") -> None:
     with replacing(place) as file:
         for chunk in chunks(rows):
             file.write(chunk)
+
+
+def _write_budgets(place: Path | None, imported: "Imported") -> None:
+    from simulator.traces.shares import budgets_yaml
+
+    if place is not None:
+        with replacing(place) as file:
+            file.write("".join(f"{line}\n" for line in budgets_yaml(imported.gpu_s)).encode())
 
 
 def _tell_import(imported: "Imported", out: Path, *, as_json: bool) -> None:

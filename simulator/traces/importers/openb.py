@@ -21,7 +21,7 @@ from simulator.traces.source import (
 )
 
 WHOLE_GPU_MILLI = 1_000
-HINT = "name one of the lists with times, such as openb_pod_list_default.csv"
+HINT = "name a list of jobs that has these columns; not all of openb's have times"
 _TIMES = ("creation_time", "scheduled_time", "deletion_time")
 
 

@@ -1,7 +1,7 @@
 """Slurm's accounting, as `sacct -P` prints it: `|` between the cells, times without a zone, steps below their jobs.
 
     sacct -a -P -S 2026-01-01 -E now -o JobID,User,Account,Partition,QOS,State,Submit,Start,End,ElapsedRaw,\
-TimelimitRaw,NNodes,AllocTRES
+TimelimitRaw,nnodes,AllocTRES
 
 Steps (`12.batch`) are left out. The parts of a heterogeneous job (`12+0`, `12+1`) are one job, and so are the attempts
 of a requeued one (`sacct --duplicates`): first submitted as the first, running as long as the last. Slurm's `Priority`
@@ -32,7 +32,7 @@ from simulator.traces.source import (
 
 HINT = (
     "make the file with: sacct -a -P -o "
-    "JobID,User,Account,Partition,QOS,State,Submit,Start,End,ElapsedRaw,TimelimitRaw,NNodes,AllocTRES"
+    "JobID,User,Account,Partition,QOS,State,Submit,Start,End,ElapsedRaw,TimelimitRaw,nnodes,AllocTRES"
 )
 _ID = re.compile(r"(\d+(?:_\d+|_\[[^\]]*\])?)(?:\+(\d+))?(\..+)?")
 _DURATION = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)(?:\.\d+)?")

@@ -1,4 +1,4 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line, comments begin with `;`.
+"""SWF, in which the archive of parallel machines' logs keeps them: 18 numbers a line, comments begin with `;`.
 
 One processor is taken as one GPU. What a job asked for counts (field 8), what it was given (field 5) only where nothing
 is known of that. Lines with status 2, 3 and 4 are parts of a job that has a line of its own. Jobs of one group are one
@@ -36,7 +36,7 @@ def read(path: Path, *, notes: Notes, timezone: str = "") -> Iterator[Record]:
         cells = text.split()
         if len(cells) != FIELDS:
             if notes.rows_read == 1:
-                fix = "name a file in the Standard Workload Format"
+                fix = "name a file in SWF, compressed or not"
                 raise Refusal(
                     field=f"{path.name}:{line}", problem=f"{len(cells)} fields, {FIELDS} are expected", fix=fix
                 )
