@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from tenure.domain.ids import BudgetPath, JobId
 from tenure.domain.job import JobSpec
-from tenure.domain.reasons import Reason
 from tenure.domain.units import Millis
 
 Shape = tuple[str | None, int, int]
@@ -35,13 +34,11 @@ def alike_of(spec: JobSpec) -> Alike:
 class Line:
     """The waiting jobs of one class, in the order in which they came in."""
 
-    __slots__ = ("alike", "jobs", "told")
+    __slots__ = ("alike", "jobs")
 
     def __init__(self, alike: Alike) -> None:
         self.alike = alike
         self.jobs: dict[JobId, None] = {}
-        self.told: Reason | None = None
-        """Scratch: all of them that were told why they wait were told this; None: not known."""
 
     @property
     def shape(self) -> Shape:

@@ -225,11 +225,6 @@ def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
     if fact.job in state.core.jobs:
         state.core.said[fact.job] = Said(reason=fact.why.reason, at=fact.at)
         state.unsaid.pop(fact.job, None)
-        line = state.waiting.line_of.get(fact.job)
-        if line is not None and line.told is not fact.why.reason:
-            line.told = None
-    if fact.why.rule == "P7":
-        state.reasons.room = None  # it turns into another one soon, whatever is free
     if fact.why.reason is Reason.DEFER_ESCROW_EXPIRED and fact.job in state.core.escrows:
         state.give_up(fact.job)
         state.index_job(state.core.jobs[fact.job])

@@ -151,7 +151,7 @@ class Reasons:
     """Scratch: for what the reasons to wait were last looked at."""
 
     order: tuple[JobId, ...] | None = None
-    """Jobs that were new in it have been told."""
+    """Jobs that are listed in it have been told."""
     room: tuple[int, ...] | None = None
     """Free GPUs by pool: while they are the same no reason turns into another."""
     again_at: Millis | None = None
@@ -163,6 +163,7 @@ class State:
 
     def __init__(self, core: Core) -> None:
         self.core = core
+        self.reasons = Reasons()
         self.held: dict[HostId, int] = {}
         """Per host a bit for each GPU that a run holds, whatever the host says of its GPUs meanwhile."""
         self.escrowed: dict[HostId, int] = {}
@@ -197,7 +198,6 @@ class State:
         """Jobs of whose last run it is not said yet what it means for them."""
         self.idle_until: Millis | None = None
         """Scratch of `decide`: nothing to decide before this instant unless a fact comes. None: look again."""
-        self.reasons = Reasons()
         for escrow in core.escrows.values():
             self._keep(escrow.placement)
         for run in core.runs.values():
@@ -319,10 +319,10 @@ class State:
         if job.queued and job.cancelled_by is None:
             if job.job not in self.core.escrows:
                 self.waiting.add(job.job, job.spec)
-            if job.job not in self.core.said:
+            said = self.core.said.get(job.job)
+            if said is None or (said.reason is Reason.DEFER_ESCROW_EXPIRED and job.job not in self.core.escrows):
                 self.unsaid[job.job] = None
-            elif job.job in self.waiting.line_of:
-                self.waiting.line_of[job.job].told = None
+                self.reasons.order = None
 
     def unindex_job(self, job: JobId) -> None:
         """It does not wait any more."""

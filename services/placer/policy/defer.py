@@ -18,6 +18,9 @@ from tenure.events.placing import PlacementDeferred
 
 SAY_AGAIN_AFTER: Millis = MINUTE
 """A reason that flips to and fro is said at most this often; a first reason at once."""
+NEXT_IN_LINE = 10
+"""Between no room and room in pieces a cluster goes to and fro all the time: only so many of those whose turn is next
+are told, or a long queue would fill the log."""
 FEW = 4
 
 
@@ -59,27 +62,24 @@ class _Telling:
             self._again_at = again_at
             return
         turned: list[JobId] = []
-        for line in state.waiting.lines.values():
-            reason = reason_of(state, line.alike)
-            if line.told is not reason:
-                line.told = reason if self._all_told(line, reason, turned) else None
-        for job in sorted(turned):
-            yield self._fact(job)
-
-    def _all_told(self, line: Line, reason: Reason, turned: list[JobId]) -> bool:
-        """Whether nobody in the line was told another reason. Who was goes into `turned`, or is told later."""
-        alike = True
-        for job in line.jobs:
-            said = self._state.core.said.get(job)
-            if said is None or said.reason is reason:
+        for job, line in self._to_ask():
+            said = state.core.said.get(job)
+            if said is None or said.reason is reason_of(state, line.alike):
                 continue
-            alike = False
-            if self._now - said.at >= SAY_AGAIN_AFTER:
+            if now - said.at >= SAY_AGAIN_AFTER:
                 turned.append(job)
             else:
                 again_at = said.at + SAY_AGAIN_AFTER
                 self._again_at = again_at if self._again_at is None else min(again_at, self._again_at)
-        return alike
+        for job in sorted(turned):
+            yield self._fact(job)
+
+    def _to_ask(self) -> Iterator[tuple[JobId, Line]]:
+        """Those whose turn is next; everybody when hosts have come or gone."""
+        waiting, order = self._state.waiting, self._state.core.order
+        listed = ((job, waiting.line_of[job]) for job in order if job in waiting.line_of)
+        known = self._state.reasons.room
+        return listed if known is None or len(known) != len(self._room) else islice(listed, NEXT_IN_LINE)
 
     def note(self) -> None:
         """All was told: remember for what."""
