@@ -22,7 +22,9 @@ from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId
 from tenure.domain.names import check_word
 from tenure.domain.refusal import Refusal
+from tenure.domain.units import SECOND, Millis
 from tenure.events.reports import Heartbeat
+from tenure.log.jetstream import HEARTBEATS_KEPT_S
 from tenure.log.port import Log
 from tenure.runtime.clock import WallClock
 from tenure.runtime.cluster_file import load_cluster, parse_hosts
@@ -84,7 +86,7 @@ async def serve(service: Service) -> None:
         server = LogServer(logs, hands.replicas, is_over=hands.is_over)
 
         async def restored(state: State) -> None:
-            await _take_over(hands, log, state)
+            await take_over(hands, log, state, now=clock.now())
             await server.listen([spec.host for spec in specs], cluster=service.connection.cluster)
 
         loop.on_restored = restored
@@ -122,18 +124,20 @@ async def _run(loop: Loop[State], hands: Hands, stop: asyncio.Event, *, patience
     leaving.cancel()
 
 
-async def _take_over(hands: Hands, log: Log, state: State) -> None:
+async def take_over(hands: Hands, log: Log, state: State, *, now: Millis) -> None:
     """Go on where an earlier agent of these hosts stopped."""
     spool, running = await hands.take_over(state)
     if running:
         logger.info("found %d replicas that an earlier agent had started", running)
-    if spool is not None and spool.beats and not await in_log(log, spool):
+    if spool is not None and await must_send_again(log, spool, now=now):
         logger.info("sending %d heartbeats again that an earlier agent had made", len(spool.beats))
         hands.send_again(spool)
 
 
-async def in_log(log: Log, spool: Spool) -> bool:
-    """Whether the last heartbeat of the spool is in the log."""
+async def must_send_again(log: Log, spool: Spool, *, now: Millis) -> bool:
+    """Whether the last heartbeat of the spool is not in the log, and the log would still have it."""
+    if not spool.beats or now - spool.beats[-1].at >= HEARTBEATS_KEPT_S * SECOND:
+        return False
     head = await log.head([Heartbeat])
     feed = await log.follow([Heartbeat], after=spool.before)
     try:
@@ -142,8 +146,8 @@ async def in_log(log: Log, spool: Spool) -> bool:
             for recorded in await feed.next(None):
                 position = recorded.position
                 if recorded.fact.id == spool.beats[-1].id:
-                    return True
-        return False
+                    return False
+        return True
     finally:
         await feed.close()
 

@@ -1,86 +1,105 @@
-"""Occupancy in the log is what the exits say, to the millisecond, however heartbeats and exits fall together."""
+"""Occupancy in the log is what the exits say, to the millisecond, however heartbeats, exits and restarts fall."""
 
 import asyncio
-from collections import Counter
 from pathlib import Path
 
-from services.agent.decider import role
-from services.agent.gpu.virtual import CpuUsage, VirtualProvider
-from services.agent.hands import Hands
-from tenure.domain.host import HostSpec
-from tenure.domain.ids import FactId, HostId, JobId, RunId
+import pytest
+
+from services.agent.beats import Spool, read_spool
+from services.agent.shell import must_send_again
+from tenure.domain.ids import LOG_START, FactId, JobId, RunId
 from tenure.domain.job import Launch
-from tenure.domain.policy import Policy
 from tenure.domain.reasons import EndCause
-from tenure.events.placing import RunEnded
-from tenure.events.reports import Heartbeat, ReplicasExited
+from tenure.domain.units import DAY
+from tenure.events.reports import Heartbeat
 from tenure.log.memory import MemoryLog
-from tenure.runtime.clock import WallClock
-from tenure.runtime.loop import Loop
-from tests.integration.agent.conftest import until, wall_clock
-from tests.unit.agent.runs import WHY, assigned
+from tests.checks.invariants import check_segments
+from tests.integration.agent.conftest import until
+from tests.integration.agent.live import HOST, beats, end, exits, held, living, lost, told
+from tests.unit.agent.runs import assigned
 
 RUNS = 40
-HOST = HostId("h0")
 
 
 def test_heartbeats_at_every_moment_never_count_more_or_less_than_was_held(tmp_path: Path) -> None:
-    log = MemoryLog()
-    asyncio.run(_live(log, tmp_path))
-    facts = [entry.fact for entry in log.since(0)]  # type: ignore[arg-type]
-    held = {
-        fact.run: 2 * (gone.at - gone.started_at)
-        for fact in facts
-        if isinstance(fact, ReplicasExited)
-        for gone in fact.replicas
-        if gone.started_at is not None
-    }
-    told: Counter[RunId] = Counter()
-    for fact in facts:
-        if isinstance(fact, Heartbeat):
-            for segment in fact.hosts[0].segments:
-                told[segment.run] += segment.gpus * (segment.until - segment.since)
-    assert len(held) == RUNS and told == held
-
-
-async def _live(log: MemoryLog, folder: Path) -> None:
     """An agent that beats every other millisecond, and runs that end all the time."""
-    policy, usage = Policy(heartbeat_ms=2), CpuUsage(now=wall_clock)
-    spec = HostSpec(host=HOST, gpus=8, gpu_type="t", block="b", cluster="c")
-    provider = VirtualProvider(host=HOST, count=8, gpu_type="t", memory_mib=1, usage=usage)
-    hands = Hands(
-        agent=HOST,
-        data=folder,
-        checkpoints=folder / "checkpoints",
-        providers={HOST: provider},
-        clock=WallClock(),
-        policy=policy,
-    )
-    loop = Loop(role(policy, agent=HOST, hosts=(spec,)), log, WallClock(), cluster="t", perform=hands.perform)
-    hands.poke, stop = loop.poke, asyncio.Event()
+    log = MemoryLog()
 
-    async def restored(state: object) -> None:
-        await hands.take_over(loop.state)
+    async def scene() -> None:
+        async with living(log, tmp_path, heartbeat_ms=2) as loop:
+            for number in range(RUNS):
+                assign(log, f"j{number}", "/bin/sleep", "0.05")
+                await until(lambda: len(loop.state.replicas) > number)  # noqa: B023
+            await until(lambda: exits(log) == RUNS)
+            log.append_now([end(f"j{number}") for number in range(RUNS)])
+            await until(lambda: not loop.state.replicas)
 
-    loop.on_restored = restored
-    running = asyncio.create_task(loop.run(stop))
-    launch = Launch(command=("/bin/sleep", "0.05"), environment={"PATH": "/usr/bin:/bin"})
-    for number in range(RUNS):
-        run = RunId(f"j{number}.1")
-        log.append_now([assigned(HOST, id=f"{run}", run=run, job=JobId(f"j{number}"), launch=launch)])
-        await until(lambda: len(loop.state.replicas) > number)  # noqa: B023
-    await until(lambda: _exits(log) == RUNS)
-    log.append_now([_end(number) for number in range(RUNS)])
-    await until(lambda: not loop.state.replicas)
-    stop.set()
-    await running
-    await hands.close()
+    asyncio.run(scene())
+    assert len(held(log)) == RUNS and told(log) == held(log)
 
 
-def _end(number: int) -> RunEnded:
-    run, job, at = RunId(f"j{number}.1"), JobId(f"j{number}"), wall_clock()
-    return RunEnded(at=at, id=FactId(f"{run}-end"), run=run, job=job, cause_of_end=EndCause.COMPLETED, why=WHY)
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_what_the_agent_said_last_is_in_the_log_once_after_its_restart(tmp_path: Path, acknowledged: bool) -> None:
+    """Its last heartbeat is on disk; whether it reached the log before the agent died, only the log can tell."""
+    first, go = MemoryLog(), tmp_path / "go"
+
+    async def live_and_die() -> None:
+        async with living(first, tmp_path, heartbeat_ms=50):
+            assign(first, "j", "/bin/sh", "-c", wait_for(go))
+            await until(lambda: sum(bool(beat.hosts[0].segments) for beat in beats(first)) >= 3)
+
+    async def live_again(log: MemoryLog) -> None:
+        async with living(log, tmp_path, heartbeat_ms=50) as loop:
+            go.touch()
+            await until(lambda: exits(log) == 1)
+            log.append_now([end("j")])
+            await until(lambda: not loop.state.replicas)
+
+    asyncio.run(live_and_die())
+    spool = read_spool(tmp_path / "beat.json")
+    assert spool is not None
+    lost = {beat.id for beat in spool.beats} if not acknowledged else set()
+    log = MemoryLog()
+    log.append_now([entry.fact for entry in first.recorded if entry.fact.id not in lost])
+    asyncio.run(live_again(log))
+    assert [beat.id for beat in beats(log)].count(spool.beats[-1].id) == 1
+    assert told(log) == held(log) and len(held(log)) == 1
 
 
-def _exits(log: MemoryLog) -> int:
-    return sum(isinstance(entry.fact, ReplicasExited) for entry in log.since(0))  # type: ignore[arg-type]
+def test_what_ends_unseen_on_a_lost_host_is_told_to_the_last_sign_of_life(tmp_path: Path) -> None:
+    """The agent dies with its job running and comes back when host and job were given up; the job ended meanwhile."""
+    log, go = MemoryLog(), tmp_path / "go"
+
+    async def scene() -> dict[RunId, int]:
+        async with living(log, tmp_path, heartbeat_ms=50):
+            assign(log, "j", "/bin/sh", "-c", wait_for(go))
+            await until(lambda: sum(bool(beat.hosts[0].segments) for beat in beats(log)) >= 3)
+        before = told(log)
+        go.touch()
+        await until((tmp_path / "runs/j.1/0/exit.json").exists)
+        log.append_now([lost(last_seen=beats(log)[-1].at), end("j", EndCause.HOST_LOST)])
+        async with living(log, tmp_path, heartbeat_ms=50) as loop:
+            await until(lambda: exits(log) == 1 and not loop.state.replicas)
+        return before
+
+    before = asyncio.run(scene())
+    assert told(log) == before and before[RunId("j.1")] > 0
+    check_segments([entry.fact for entry in log.recorded], complete=True)
+
+
+def test_heartbeats_that_the_log_may_have_forgotten_are_not_sent_again() -> None:
+    """It keeps them for two days: of older ones it cannot be told any more whether they were counted."""
+    beat = Heartbeat(at=0, id=FactId("h0-beat-0-0"), agent=HOST, hosts=())
+    spool = Spool(before=LOG_START, beats=(beat,), occupied_until={})
+    asked = [asyncio.run(must_send_again(MemoryLog(), spool, now=age)) for age in (DAY, 3 * DAY)]
+    assert asked == [True, False]
+
+
+def assign(log: MemoryLog, job: str, *command: str) -> None:
+    launch = Launch(command=command, environment={"PATH": "/usr/bin:/bin"})
+    log.append_now([assigned(HOST, id=f"{job}.1", run=RunId(f"{job}.1"), job=JobId(job), launch=launch)])
+
+
+def wait_for(go: Path) -> str:
+    """A script that ends when the file is there, and not much later than the test."""
+    return f"for i in $(seq 1500); do [ -e {go} ] && exit; sleep 0.02; done"
