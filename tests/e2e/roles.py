@@ -65,7 +65,9 @@ class Roles:
     def ready(self, name: str) -> dict[str, object]:
         """What the role's ready file says, once it is there."""
         path, process = self.folder / f"{name}.json", self.processes[name]
-        self.until(lambda: path.exists() or process.poll() is not None or None, what=f"{name} to be ready")
+        self.until(
+            lambda: path.exists() or process.poll() is not None or None, what=f"{name} to be ready", timeout_s=60
+        )
         assert process.poll() is None, f"{name} ended: {self.said(name)}"
         return dict(json.loads(path.read_text()))
 
