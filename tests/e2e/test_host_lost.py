@@ -124,9 +124,9 @@ def test_runs_of_a_lost_host_are_refunded_and_run_elsewhere_and_nothing_runs_twi
     assert [client.job(job).state for job in sizes] == ["running"] * 2, "suspicion is not failure (S64)"
     scene.hosts_in(silent, "lost")
     again = {job: scene.job_in(job, "running", runs=2) for job in sizes}
-    for job in again.values():
-        assert job.runs[0].state == "host_lost" and job.resume_count == 1
-        assert not [host.host for host in job.runs[1].hosts if host.host.startswith(silent)]
+    for requeued in again.values():
+        assert requeued.runs[0].state == "host_lost" and requeued.resume_count == 1
+        assert not [host.host for host in requeued.runs[1].hosts if host.host.startswith(silent)]
     new = {name: pid for job in sizes for name, pid in scene.pids(job, run=2, replicas=sizes[job]).items()}
     assert is_running(old[f"{single}.1.0"]), "its machine is silent, not dead"
 
