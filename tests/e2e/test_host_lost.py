@@ -110,8 +110,10 @@ def test_runs_of_a_lost_host_are_refunded_and_run_elsewhere_and_nothing_runs_twi
     client.set_shares([Budget(path="lab", share_percent=100)], user="ana", merge=False)
     for agent in AGENTS:
         scene.hosts_in(agent, "healthy")
-    sizes = {scene.submit(replicas=GANG_REPLICAS, gpus=3): GANG_REPLICAS, scene.submit(replicas=1, gpus=1): 1}
-    gang, single = sizes
+    gang = scene.submit(replicas=GANG_REPLICAS, gpus=3)
+    scene.job_in(gang, "running", runs=1)
+    single = scene.submit(replicas=1, gpus=1)  # best fit: on a host of the gang
+    sizes = {gang: GANG_REPLICAS, single: 1}
     first = {job: scene.job_in(job, "running", runs=1).runs[0] for job in sizes}
     silent = first[single].hosts[0].host.partition("-")[0]
     on_silent = {host.host for host in first[gang].hosts if host.host.startswith(silent)}
