@@ -34,12 +34,15 @@ class _Figure:
 
 
 def comparison_table(reports: Sequence[Report]) -> list[Row]:
-    """The rows of the table, in the order in which people ask. `reports` are as in `report.json`."""
+    """The rows of the table, in the order in which people ask. `reports` are as in `report.json`.
+
+    What no report says anything of has no row.
+    """
     rows = [_row(figure, [_number(report, figure.path) for report in reports]) for figure in _figures(reports)]
     for path in dict.fromkeys(budget["path"] for report in reports for budget in _budgets(report)):
         figure = _Figure(group="delivered of owed", name=path, path=(), shown=percent, better="more")
         rows.append(_row(figure, [_ratio(report, path) for report in reports]))
-    return rows
+    return [row for row in rows if any(value is not None for value in row.values)]
 
 
 def names(reports: Sequence[Report]) -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenure.domain.tree import PPM
-from tenure.domain.units import SECOND
+from tenure.domain.units import SECOND, Millis
 
 Line = Mapping[str, Any]
 Ints = NDArray[np.int64]
@@ -117,12 +117,13 @@ class History:
         return np.concatenate([[0], np.cumsum(self.gpus)[:-1]]) if len(self.gpus) else np.zeros(0, dtype=np.int64)
 
 
-def read_history(lines: Iterable[Line], *, budgets: Mapping[str, float]) -> History:
+def read_history(lines: Iterable[Line], *, budgets: Mapping[str, float], until: Millis = 0) -> History:
     """The history that `lines` tell, in the schema of `tenure.export.jsonl`; lines of other types are passed over.
 
     `budgets`: each budget's share of its parent, 0 to 1, by path; used until the log has a `budget_tree` line.
+    `until`: the log reaches at least to here, even if nothing happened so late.
     """
-    reading = _Reading(budgets=budgets)
+    reading = _Reading(budgets=budgets, end=until)
     read = {
         "origin": reading.origin,
         "capacity": reading.capacity,

@@ -15,6 +15,7 @@ from simulator.pictures.comparison import Report, Row, comparison_table, names
 from simulator.pictures.hues import HUES
 from simulator.pictures.image import DPI, STYLE, save, with_format
 from simulator.pictures.page import asset, write_whole
+from simulator.pictures.panels import WAIT_TICKS
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -60,7 +61,7 @@ def _page(rows: Sequence[Row], called: Sequence[str]) -> str:
 
 def _table(group: str, rows: Sequence[Row], called: Sequence[str]) -> str:
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in called)
-    lines = [f"<h2>{escape(group.capitalize())}</h2>", '<div class="scroll"><table>']
+    lines = [f"<h2>{escape(group.capitalize())}</h2>", '<div class="scroll compared"><table>']
     lines.append(f'<thead><tr><th scope="col">figure</th>{heads}</tr></thead><tbody>')
     for row in rows:
         most = max((value for value in row.values if value is not None), default=0.0)
@@ -83,7 +84,7 @@ def _figure(rows: Sequence[Row], called: Sequence[str]) -> Figure:
     parts = [row for group in ("delivery", "use") for row in groups.get(group, []) if row.name != "budgets with 95 %"]
     wanted = (
         ("Delivery and use, per cent: more is better", parts, 100.0, False),
-        ("Waits, seconds, each step ten times as long: less is better", groups.get("waits", []), 1.0, True),
+        ("Waits, each step ten times as long: less is better", groups.get("waits", []), 1.0, True),
         ("Preemptions, and GPU-hours lost: less is better", groups.get("preemptions", []), 1.0, False),
         ("Delivered of owed by budget, per cent: more is better", groups.get("delivered of owed", []), 100.0, False),
     )
@@ -118,6 +119,9 @@ def _bars(axes: Axes, rows: Sequence[Row], called: Sequence[str], *, scale: floa
     if logarithmic:
         axes.set_xscale("log")
         axes.set_xlim(least, max(10.0, most * 6))
+        ticks = [tick for tick in WAIT_TICKS if tick <= most * 6]
+        axes.set_xticks(ticks, [WAIT_TICKS[tick] for tick in ticks])
+        axes.minorticks_off()
     else:
         axes.set_xlim(0, most * 1.18 or 1.0)
     axes.legend(fontsize=7, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(called))

@@ -37,10 +37,10 @@ def stops(history: History, *, stretch: Stretch) -> list[Stops]:
     """Each kind of early end with its number and its cost, most expensive first.
 
     Lost is all of a run that cannot resume; of one that can only what a lost host threw away since the last checkpoint
-    (what was refunded, or by the interval of checkpoints for what is not charged).
+    (what was refunded, or by the interval of checkpoints for what is not charged). Only what is in the stretch counts.
     """
     runs, jobs = history.runs, history.jobs
-    length = runs.end - runs.start
+    length = np.maximum(0, runs.end - np.maximum(runs.start, stretch.start))
     unsaved = np.where(runs.charged, runs.refunded, length % stretch.checkpoint_interval * runs.gpus)
     unsaved[runs.cause != CAUSES.index(EndCause.HOST_LOST)] = 0
     lost = np.where(jobs.resumable[runs.job], unsaved, length * runs.gpus)

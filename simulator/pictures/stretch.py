@@ -22,8 +22,8 @@ class Stretch:
 
     @property
     def last_submission(self) -> Millis:
-        """Waits are over jobs submitted before this; all of a stretch that is too short to leave out its end."""
-        return self.end - TAIL_MS if self.end - self.start > TAIL_MS else self.end + 1
+        """Waits are over jobs submitted up to this; all of a stretch that is too short to leave out its end."""
+        return self.end - TAIL_MS if self.end - self.start > TAIL_MS else self.end
 
 
 def stretch_of(report: Mapping[str, Any], *, log_end: Millis) -> Stretch:
@@ -31,8 +31,13 @@ def stretch_of(report: Mapping[str, Any], *, log_end: Millis) -> Stretch:
     window = report.get("window", {})
     return Stretch(
         start=round(window.get("start_s", 0) * SECOND),
-        end=min(round(window["end_s"] * SECOND), log_end) if "end_s" in window else log_end,
+        end=window_end(report) or log_end,
         lookback=round(report["lookback_s"] * SECOND) if "lookback_s" in report else 7 * DAY,
         restart_overhead=2 * MINUTE,
         checkpoint_interval=30 * MINUTE,
     )
+
+
+def window_end(report: Mapping[str, Any]) -> Millis:
+    """The end of the stretch that `report` is over; 0 if it does not say."""
+    return round(report.get("window", {}).get("end_s", 0) * SECOND)

@@ -7,7 +7,7 @@ from typing import Any
 from simulator.pictures.history import History, Ints, Line, read_history
 from simulator.pictures.series import Series, build_series
 from simulator.pictures.stops import Stops, stops
-from simulator.pictures.stretch import Stretch, stretch_of
+from simulator.pictures.stretch import Stretch, stretch_of, window_end
 from simulator.pictures.waits import waits
 
 
@@ -33,7 +33,7 @@ def tell(
     lines: Iterable[Line], *, report: Mapping[str, Any], budgets: Mapping[str, float], kinds: Mapping[str, str] | None
 ) -> Told:
     """Read the log and count. The arguments are those of `write_html`."""
-    history = read_history(lines, budgets=budgets)
+    history = read_history(lines, budgets=budgets, until=window_end(report))
     stretch = stretch_of(report, log_end=history.end)
     return Told(
         history=history,

@@ -23,7 +23,7 @@ def waits(history: History, *, stretch: Stretch, kinds: Mapping[str, str]) -> di
     jobs = history.jobs
     never = (jobs.first_start < 0) | (jobs.first_start > stretch.end)
     waited = np.where(never, stretch.end, jobs.first_start) - jobs.submitted
-    asked = (jobs.submitted >= stretch.start) & (jobs.submitted < stretch.last_submission)
+    asked = (jobs.submitted >= stretch.start) & (jobs.submitted <= stretch.last_submission)
     allocated = jobs.min_runtime > 0
     classes: dict[str, NDArray[np.bool_]] = {
         "all": np.ones(len(jobs.ids), dtype=np.bool_),
