@@ -22,7 +22,7 @@
 What the services' placer does well the baseline has too: packing, feasibility before harm, escrow, gangs whole or not
 at all, requeue with saved progress. I1, I2, I4, I5, I6, I7, I8 and I10 hold. I3 holds as B3 means it: a run at risk has
 no protection, and says so (`protected_until` is its start). I9 is no rule here: limits do not look at the past.
-docs/decisions names the sources and what was weighed.
+docs/decisions/0009-what-priority-means.md names the sources and says what was weighed.
 """
 
 from simulator.baseline.roles import PRIORITY
