@@ -32,7 +32,7 @@ def hues(leaves: Sequence[str]) -> list[Hue]:
         base = HUES[number % len(HUES)]
         for place, leaf in enumerate(members):
             turn = 0.0 if len(members) == 1 else 2 * place / (len(members) - 1) - 1
-            found[leaf] = Hue(team=team, light=_shade(base, turn * _SPREAD), dark=_shade(base, 0.18 + turn * _SPREAD))
+            found[leaf] = Hue(team=team, light=_shade(base, turn * _SPREAD), dark=_shade(base, 0.24 + turn * 0.3))
     return [found[leaf] for leaf in leaves]
 
 

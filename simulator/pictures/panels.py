@@ -89,7 +89,8 @@ def ratio(axes: Axes, told: Told, team: str) -> None:
     of_team = [leaf for leaf, hue in enumerate(hues(told.history.leaves)) if hue.team == team]
     for place, leaf in enumerate(of_team):
         line = series.ratio[leaf]
-        top = max([top, *line[np.isfinite(line)].tolist()])
+        settled = series.instants >= max(told.stretch.start, told.history.end // 10)  # the first hours say little
+        top = max([top, *line[settled & np.isfinite(line)].tolist()])
         name = told.history.leaves[leaf].removeprefix(f"{team}/")
         colour = hues(told.history.leaves)[leaf].light
         style = STYLES[place % len(STYLES)]

@@ -40,4 +40,5 @@ def stretch_of(report: Mapping[str, Any], *, log_end: Millis) -> Stretch:
 
 def window_end(report: Mapping[str, Any]) -> Millis:
     """The end of the stretch that `report` is over; 0 if it does not say."""
-    return round(report.get("window", {}).get("end_s", 0) * SECOND)
+    end_s: float = report.get("window", {}).get("end_s", 0)
+    return round(end_s * SECOND)

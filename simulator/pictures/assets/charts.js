@@ -113,10 +113,11 @@ function drawDelivered() {
 
 function drawRatios() {
   const { instants, ratio, behind } = data.series, panels = make("div", { class: "panels" });
+  const begun = Math.max(data.start, data.end / 10);  // what the first hours are like says nothing of the rest
   const DASHES = [null, "6 3", "2 3", "9 3 2 3", "1 2", "12 4"];
   const fill = () => panels.replaceChildren(...teams.map((team) => {
     const own = budgets.map((_, i) => i).filter((i) => budgets[i].team === team);
-    const top = Math.min(3, Math.max(1.5, ...own.flatMap((i) => ratio[i].filter((value) => value != null))));
+    const top = Math.min(3, Math.max(1.5, ...own.flatMap((i) => ratio[i].filter((value, p) => value != null && instants[p] >= begun))));
     const key = own.map((i, n) => make("span", { class: "leaf" }, make("svg", { width: 22, height: 8, style: "width:22px;display:inline", "aria-hidden": "true" },
       make("line", { x1: 0, x2: 22, y1: 4, y2: 4, stroke: hue(i), "stroke-width": 2.4, "stroke-dasharray": DASHES[n % DASHES.length] })), budgets[i].path.slice(team.length + 1) || team));
     const name = (i) => budgets[i].path.slice(team.length + 1) || team;

@@ -75,7 +75,7 @@ function duration(length) {
   const s = length / SECOND;
   if (s < 1) return s === 0 ? "0 s" : `${round(s, 3)} s`;
   if (s < 90) return `${round(s, 0)} s`;
-  if (s < 5400) return `${round(s / 60, 1)} min`;
+  if (s < 3600) return `${round(s / 60, 1)} min`;
   if (s < 172800) return `${round(s / 3600, 1)} h`;
   return `${round(s / 86400, 1)} d`;
 }

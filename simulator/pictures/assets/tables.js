@@ -22,7 +22,7 @@ function numbers(heads, rows, digits, { open = false } = {}) {
   return made;
 }
 
-const WAIT_HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#6a51a3", "#8c5a2b", "#3fa7c9", "#8a8f2a"];
+const WAIT_HUES = [0, 1, 2, 3, 4, 5, 6, 7].map((n) => `var(--hue${n})`);
 const DASHES_OF_WAITS = [null, "7 3", "2 3", "10 3 2 3"];
 const WAIT_TICKS = [[1, "1 s"], [10, "10 s"], [60, "1 min"], [600, "10 min"], [3600, "1 h"], [6 * 3600, "6 h"], [86400, "1 d"], [7 * 86400, "7 d"], [28 * 86400, "28 d"]];
 
@@ -65,7 +65,7 @@ function drawWaits() {
 function drawStops() {
   const most = Math.max(1e-9, ...data.stops.map((stop) => stop.lost + stop.restart)), often = Math.max(1, ...data.stops.map((stop) => stop.count));
   const bar = (part, fill) => make("span", { class: "bar", style: `width:${(part * 150).toFixed(1)}px;background:${fill}` });
-  const rows = data.stops.map((stop) => make("tr", {}, make("th", { scope: "row" }, `${stop.label} (${stop.allocated ? "allocated, past its minimum" : "unallocated"})`),
+  const rows = data.stops.map((stop) => make("tr", {}, make("th", { scope: "row" }, `${stop.label} (${stop.allocated ? "allocated" : "unallocated"})`),
     make("td", { style: "text-align:left" }, bar(stop.count / often, "var(--accent)"), ` ${round(stop.count, 0)}`),
     make("td", { style: "text-align:left" }, bar(stop.lost / most, "var(--red)"), bar(stop.restart / most, "var(--grey)"), ` ${round(stop.lost)} + ${round(stop.restart)}`)));
   section("stops", "Preemptions and what they cost", "Runs ended early, by cause, in the time that is measured. Lost: work that was not saved. Restarts: what the next runs spent on starting again.",
