@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from simulator.csv_file import SECONDS_MAX
 from simulator.traces import contract
 from simulator.traces.importers import openb, philly, sacct, swf
 from simulator.traces.notes import Action, Notes
@@ -22,6 +23,8 @@ from tenure.domain.admission import REPLICAS_MAX
 from tenure.domain.refusal import Refusal
 
 DAY_S = 86_400
+AWAY_S = SECONDS_MAX // 2
+"""Farther than this from the middle of a trace is no time of it; what is left has no instant that could not be read."""
 LABEL_MAX = 64
 _SAFE_ID, _UNSAFE = re.compile(f"[A-Za-z0-9_-]{{1,{LABEL_MAX}}}"), re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -75,7 +78,7 @@ def import_trace(path: Path, *, source: Source, options: Options) -> Imported:
     if options.timezone and source not in (Source.PHILLY, Source.SACCT):
         raise Refusal(field="--timezone", problem=f"the times of {source} have no zone", fix="leave it out")
     read = READERS[source](path, notes=notes, timezone=options.timezone)
-    records = _in_window(list(read), options=options, notes=notes)
+    records = _in_window(_credible(list(read), notes), options=options, notes=notes)
     if not records:
         raise nothing_left(path, notes)
     records = _named(records, notes)
@@ -107,6 +110,22 @@ def import_trace(path: Path, *, source: Source, options: Options) -> Imported:
         )
     assert notes.rows_read == len(rows) + notes.dropped, "every row is a job or was dropped for a reason"
     return Imported(rows=in_order(rows), notes=notes, rules=options.rules, signed=tuple(signed), gpu_s=gpu_s)
+
+
+def _credible(records: list[Record], notes: Notes) -> list[Record]:
+    """The records without those that are years away from most others (a zero that meant nothing) or run for years."""
+    if not records:
+        return records
+    middle_s = sorted(record.submit_s for record in records)[len(records) // 2]
+    kept = []
+    for record in records:
+        if abs(record.submit_s - middle_s) > AWAY_S:
+            notes.add(Action.DROPPED, f"submitted more than {AWAY_S // DAY_S} days from the others", line=record.line)
+        elif record.runtime_s > AWAY_S:
+            notes.add(Action.DROPPED, f"ran for more than {AWAY_S // DAY_S} days", line=record.line)
+        else:
+            kept.append(record)
+    return kept
 
 
 def _in_window(records: list[Record], *, options: Options, notes: Notes) -> list[Record]:

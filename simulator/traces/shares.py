@@ -1,11 +1,10 @@
 """A budget tree for a history: each budget's share is its part of the GPU-time. Names of groups become budget names."""
 
-import csv
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from simulator.traces.source import Columns, lines_of
+from simulator.traces.source import Columns, lines_of, quoted_cells
 from tenure.domain.names import check_word
 from tenure.domain.nearest import shown
 from tenure.domain.refusal import Refusal
@@ -62,7 +61,7 @@ def load_map(path: Path) -> dict[str, str]:
     budgets: dict[str, str] = {}
     columns: Columns | None = None
     for line, text in lines_of(path):
-        cells = [cell.strip() for cell in next(csv.reader([text]))]
+        cells = [cell.strip() for cell in quoted_cells(text)]
         if columns is None:
             columns = Columns(cells, name=path.name, line=line)
             columns.need("group", "budget", hint="begin the file with the line group,budget")

@@ -63,7 +63,7 @@ def csv_rows(path: Path, *, notes: Notes, delimiter: str = ",", quoted: bool = T
     """
     width = 0
     for line, text in lines_of(path):
-        cells = next(csv.reader([text], delimiter=delimiter)) if quoted and '"' in text else text.split(delimiter)
+        cells = quoted_cells(text, delimiter) if quoted and '"' in text else text.split(delimiter)
         if not width:
             width = len(cells)
         else:
@@ -75,6 +75,14 @@ def csv_rows(path: Path, *, notes: Notes, delimiter: str = ",", quoted: bool = T
         yield line, cells
     if not width:
         raise Refusal(field=path.name, problem="the file is empty", fix="name a file with a header and rows")
+
+
+def quoted_cells(text: str, delimiter: str = ",") -> list[str]:
+    """The cells of a line with quotes in it; none if the quotes make no sense."""
+    try:
+        return next(csv.reader([text], delimiter=delimiter))
+    except csv.Error:
+        return []
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:

@@ -144,6 +144,15 @@ def test_wall_times_are_in_the_zone_that_is_said(tmp_path):
         read(tmp_path, *lines, timezone="Mars/Olympus")
 
 
+def test_a_zero_that_meant_nothing_does_not_stretch_the_trace(tmp_path):
+    result = read(tmp_path, line("1", submit="1970-01-01T00:00:00"), line("2"), line("3", submit="2026-03-05T10:00:00"))
+    assert [row.submit_s for row in result.rows] == [0, 4 * 86_400]
+    assert count(result, "dropped", "days from the others") == 1
+    assert (
+        count(read(tmp_path, line("1", elapsed="999999999", limit=""), line("2")), "dropped", "ran for more than") == 1
+    )
+
+
 def test_missing_columns_are_named(tmp_path):
     with pytest.raises(Refusal) as caught:
         imported(tmp_path, "sacct", "JobID|User|State|Submit|End\n1|ana|COMPLETED|x|y\n")
