@@ -39,6 +39,6 @@ def evolve(state: State, recorded: Recorded) -> None:
 def _give_up(state: State, fact: HostStateChanged) -> None:
     """P2: the books of what a lost host held end with its last sign of life, but for ends that were heard before."""
     for replica in state.replicas.values():
-        if replica.host == fact.host and not replica.said_exit:
+        if replica.host == fact.host and not replica.said_exit and replica.given_up_at is None:
             replica.given_up_at = fact.last_seen
             state.attention[replica.key.run] = None

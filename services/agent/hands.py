@@ -7,7 +7,7 @@ from pathlib import Path
 
 from services.agent.beats import Spool, make_beats, occupied, read_spool, spool_key, write_spool
 from services.agent.environment import RunContext, replica_environment
-from services.agent.gpu.provider import GpuProvider, Utilisation
+from services.agent.gpu.provider import GpuProvider, Utilisation, mean_share
 from services.agent.instructions import (
     ForgetRun,
     Instruction,
@@ -26,7 +26,7 @@ from tenure.domain.ids import HostId, RunId
 from tenure.domain.job import ReplicaPlace
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
-from tenure.events.reports import Heartbeat, ReplicaExit
+from tenure.events.reports import ReplicaExit
 from tenure.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,8 @@ class Hands:
         self._launcher = LauncherClient()
         self.replicas = Replicas(run_dir=run_dir, launcher=self._launcher, on_exit=self._on_exit, now=clock.now)
         self.files = RunFiles(run_dir, remove=self.replicas.forget)
+        self.spool: Spool | None = None
+        """The last heartbeats that were made to be sent."""
         self._prepared: dict[Key, Millis] = {}
         self._beating = asyncio.Lock()
         """Held while heartbeats are made and written: how far a replica's occupancy is told is not known meanwhile."""
@@ -324,15 +326,19 @@ class Hands:
             until.update({spool_key(key): instant for key, instant in prepared.items()})
             spool = Spool(before=self.state.position, beats=beats, occupied_until=until)
             await asyncio.to_thread(write_spool, self._spool_path, spool)
-            self._pend(beats, prepared)
+            self._pend(spool, prepared)
 
-    def _pend(self, beats: tuple[Heartbeat, ...], prepared: Mapping[Key, Millis]) -> None:
-        self.state.pending_beats, self._prepared = beats, dict(prepared)
+    def _pend(self, spool: Spool, prepared: Mapping[Key, Millis]) -> None:
+        self.spool, self.state.pending_beats, self._prepared = spool, spool.beats, dict(prepared)
         self.poke()
 
     def send_again(self, spool: Spool) -> None:
         """The heartbeats of an earlier agent are not in the log: they are sent before any of ours."""
-        self._pend(spool.beats, {})
+        self._pend(spool, {})
+
+    def known(self) -> None:
+        """The log has the heartbeats that wait."""
+        self._said(Said(beats=True))
 
     def _held(self) -> dict[HostId, dict[int, list[int]]]:
         """Per host and GPU the roots of the processes that hold it."""
@@ -377,12 +383,6 @@ class Hands:
             state.attention[key.run] = None
             if replica.exit is None or replica.said_exit:
                 state.unsaid.pop(key, None)
-
-
-def mean_share(shares: Utilisation, gpus: Sequence[int]) -> int | None:
-    """Mean utilisation of these GPUs in thousandths; None where none of them can be measured."""
-    known = [share for share in (shares.get(gpu) for gpu in gpus) if share is not None]
-    return round(1000 * sum(known) / len(known)) if known else None
 
 
 def newest_change(folder: Path) -> Millis | None:

@@ -89,7 +89,10 @@ async def serve(service: Service) -> None:
             await take_over(hands, log, state, now=clock.now())
             await server.listen([spec.host for spec in specs], cluster=service.connection.cluster)
 
-        loop.on_restored = restored
+        async def returned(state: State) -> None:
+            await compare(hands, log, state, now=clock.now())
+
+        loop.on_restored, loop.on_return = restored, returned
         ready = asyncio.create_task(announce_ready(service, loop.caught_up, {"agent": agent, "hosts": len(specs)}))
         patience_s = service.policy.grace_max_ms / 1000 + LEAVE_S if arguments.on_exit == "stop" else 0.0
         await _run(loop, hands, stop, patience_s=patience_s)
@@ -132,6 +135,13 @@ async def take_over(hands: Hands, log: Log, state: State, *, now: Millis) -> Non
     if spool is not None and await must_send_again(log, spool, now=now):
         logger.info("sending %d heartbeats again that an earlier agent had made", len(spool.beats))
         hands.send_again(spool)
+
+
+async def compare(hands: Hands, log: Log, state: State, *, now: Millis) -> None:
+    """After an outage: heartbeats that were not acknowledged may be in the log, for longer than it knows their ids."""
+    spool = hands.spool
+    if spool is not None and state.pending_beats and not await must_send_again(log, spool, now=now):
+        hands.known()
 
 
 async def must_send_again(log: Log, spool: Spool, *, now: Millis) -> bool:

@@ -62,6 +62,8 @@ class Loop(Generic[S]):
         self.caught_up = asyncio.Event()
         self.on_restored: Callable[[S], Awaitable[None]] | None = None
         """The shell's own part of the state is restored here, before the tail of the log is folded."""
+        self.on_return: Callable[[S], Awaitable[None]] | None = None
+        """After an outage the shell sees here whether the log has what it was about to say. May raise `Unavailable`."""
         self._log, self._clock, self._cluster = log, clock, cluster
         self._snapshots, self._perform, self._rest_factor = snapshots, perform, rest_factor
         self._guarded: Position = LOG_START
@@ -162,6 +164,8 @@ class Loop(Generic[S]):
         """After an absence: fold up to where the log is now; False if it still cannot be reached."""
         try:
             head = await self._log.head(self.role.reads)
+            if self.on_return is not None:
+                await self.on_return(self.state)
         except Unavailable as trouble:
             logger.warning("the log cannot be reached, trying again: %s", trouble)
             await self._pause()

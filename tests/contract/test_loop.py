@@ -191,6 +191,12 @@ def test_after_an_outage_it_reads_what_came_meanwhile_before_it_says_anything(ow
         log = await JetStreamLog.connect(url, cluster=CLUSTER, patience_s=0.3)
         other = await JetStreamLog.connect(own_nats_server.url, cluster=CLUSTER)
         loop, stop = Loop(counter, log, WallClock(), cluster=CLUSTER), asyncio.Event()
+        returns: list[int] = []
+
+        async def returned(state: Asked) -> None:
+            returns.append(state.folded)
+
+        loop.on_return = returned
         work = asyncio.create_task(loop.run(stop))
         while not await other.head([HostSignal]):
             await asyncio.sleep(0.01)
@@ -205,6 +211,7 @@ def test_after_an_outage_it_reads_what_came_meanwhile_before_it_says_anything(ow
         stop.set()
         await work
         said = [entry for entry in await read_all(other, [HostSignal]) if entry.position > silent_since + 500]
+        assert len(returns) == 1, "the shell can compare before anything is said"
         assert {entry.fact.signal for entry in said if isinstance(entry.fact, HostSignal)} == {"500"}
         for each in (log, other):
             await each.close()

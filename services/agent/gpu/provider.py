@@ -37,3 +37,9 @@ class GpuProvider(Protocol):
 
     def utilisation(self, held: Mapping[int, Sequence[int]]) -> Utilisation:
         """How busy each GPU is. `held`: GPU index to the keepers of the replicas that hold it (`keeper_pid`)."""
+
+
+def mean_share(shares: Utilisation, gpus: Sequence[int]) -> int | None:
+    """Mean utilisation of these GPUs in thousandths; None where none of them can be measured."""
+    known = [share for share in (shares.get(gpu) for gpu in gpus) if share is not None]
+    return round(1000 * sum(known) / len(known)) if known else None

@@ -28,12 +28,11 @@ HOST = HostId("h0")
 SPEC = HostSpec(host=HOST, gpus=8, gpu_type="t", block="b", cluster="c")
 
 
-@asynccontextmanager
-async def living(log: MemoryLog, folder: Path, *, heartbeat_ms: int) -> AsyncIterator[Loop[State]]:
-    """An agent that lives for the length of a block; its replicas and its folder outlive it."""
-    policy, usage = Policy(heartbeat_ms=heartbeat_ms), CpuUsage(now=wall_clock)
+def hands_in(folder: Path, *, policy: Policy) -> Hands:
+    """An agent's hands, with made-up GPUs and a folder of their own."""
+    usage = CpuUsage(now=wall_clock)
     provider = VirtualProvider(host=HOST, count=8, gpu_type="t", memory_mib=1, usage=usage)
-    hands = Hands(
+    return Hands(
         agent=HOST,
         data=folder,
         checkpoints=folder / "checkpoints",
@@ -41,6 +40,13 @@ async def living(log: MemoryLog, folder: Path, *, heartbeat_ms: int) -> AsyncIte
         clock=WallClock(),
         policy=policy,
     )
+
+
+@asynccontextmanager
+async def living(log: MemoryLog, folder: Path, *, heartbeat_ms: int) -> AsyncIterator[Loop[State]]:
+    """An agent that lives for the length of a block; its replicas and its folder outlive it."""
+    policy = Policy(heartbeat_ms=heartbeat_ms)
+    hands = hands_in(folder, policy=policy)
     loop = Loop(role(policy, agent=HOST, hosts=(SPEC,)), log, WallClock(), cluster="t", perform=hands.perform)
     hands.poke, stop = loop.poke, asyncio.Event()
 

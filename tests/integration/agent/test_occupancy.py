@@ -6,16 +6,18 @@ from pathlib import Path
 import pytest
 
 from services.agent.beats import Spool, read_spool
-from services.agent.shell import must_send_again
+from services.agent.shell import compare, must_send_again
+from services.agent.state import Core, State
 from tenure.domain.ids import LOG_START, FactId, JobId, RunId
 from tenure.domain.job import Launch
+from tenure.domain.policy import Policy
 from tenure.domain.reasons import EndCause
-from tenure.domain.units import DAY
+from tenure.domain.units import DAY, HOUR
 from tenure.events.reports import Heartbeat
 from tenure.log.memory import MemoryLog
 from tests.checks.invariants import check_segments
 from tests.integration.agent.conftest import until
-from tests.integration.agent.live import HOST, beats, end, exits, held, living, lost, told
+from tests.integration.agent.live import HOST, SPEC, beats, end, exits, hands_in, held, living, lost, told
 from tests.unit.agent.runs import assigned
 
 RUNS = 40
@@ -85,6 +87,21 @@ def test_what_ends_unseen_on_a_lost_host_is_told_to_the_last_sign_of_life(tmp_pa
     before = asyncio.run(scene())
     assert told(log) == before and before[RunId("j.1")] > 0
     check_segments([entry.fact for entry in log.recorded], complete=True)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_after_an_outage_a_heartbeat_is_sent_again_only_if_the_log_has_not_got_it(
+    tmp_path: Path, written: bool
+) -> None:
+    """Its acknowledgement was lost. The log knows ids for ten minutes only; an outage may take longer."""
+    log, hands = MemoryLog(), hands_in(tmp_path, policy=Policy())
+    hands.state = State(Core(), (SPEC,))
+    beat = Heartbeat(at=0, id=FactId("h0-beat-0-0"), agent=HOST, hosts=())
+    hands.send_again(Spool(before=LOG_START, beats=(beat,), occupied_until={}))
+    if written:
+        log.append_now([beat])
+    asyncio.run(compare(hands, log, hands.state, now=HOUR))
+    assert hands.state.pending_beats == (() if written else (beat,))
 
 
 def test_heartbeats_that_the_log_may_have_forgotten_are_not_sent_again() -> None:

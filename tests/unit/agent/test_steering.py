@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from services.agent.beats import make_beats
 from services.agent.decider import role
 from services.agent.instructions import ForgetRun, NeverStart, PrepareBeat, Said, StartReplica, StopReplica
@@ -193,7 +195,10 @@ def test_what_ended_unheard_on_a_lost_host_holds_nothing_after_its_last_sign_of_
     assert (unheard.held_until(30), heard.held_until(30)) == (5, 8)
 
 
-def test_a_heartbeat_made_before_its_host_was_lost_says_no_more_than_the_books() -> None:
+@pytest.mark.parametrize(("last_seen", "left"), [(6, [(4, 6), (4, 6)]), (4, [])])
+def test_a_heartbeat_made_before_its_host_was_lost_says_no_more_than_the_books(
+    last_seen: int, left: list[tuple[int, int]]
+) -> None:
     agent = Agent()
     agent.hear(assigned("h0", "h0"))
     for number in (0, 1):
@@ -201,10 +206,10 @@ def test_a_heartbeat_made_before_its_host_was_lost_says_no_more_than_the_books()
     beats, _ = make_beats(agent.state, 9, agent="h0", busy=lambda _: None, gpus_working=lambda spec: spec.gpus)
     agent.state.pending_beats = beats
     assert held_in(agent) == [(4, 9), (4, 9)]
-    agent.hear(lost(last_seen=6))
-    assert held_in(agent) == [(4, 6), (4, 6)], "under the same id, so that the log keeps one of the two"
-    agent.hear(lost(last_seen=4))
-    assert held_in(agent) == []
+    agent.hear(lost(last_seen=last_seen))
+    assert held_in(agent) == left, "under the same id, so that the log keeps one of the two"
+    agent.hear(lost(last_seen=8))
+    assert held_in(agent) == left, "the first end that is heard of holds"
 
 
 def held_in(agent: Agent) -> list[tuple[int, int]]:
