@@ -6,8 +6,8 @@ from services.placer.evolve import READS, evolve
 from services.placer.policy import escrow
 from services.placer.policy.drain import drain
 from services.placer.policy.settle import settle
-from services.placer.policy.standings import Standings
 from services.placer.policy.starts import plan_starts
+from services.placer.standings import Standings
 from services.placer.state import State, dump, initial, load
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis

@@ -99,6 +99,7 @@ def _ranking_published(state: State, fact: RankingPublished) -> None:
     core = state.core
     core.order, core.standings = fact.order, fact.standings
     core.commitments = [made for made in core.commitments if made.position > fact.basis]
+    state.ratios += 1
 
 
 def _run_assigned(state: State, fact: RunAssigned) -> None:
@@ -126,6 +127,7 @@ def _run_assigned(state: State, fact: RunAssigned) -> None:
     if fact.allocated:
         gpu_ms = job.spec.commitment_gpu_ms
         core.commitments.append(Commitment(position=core.position, budget=fact.budget, gpu_ms=gpu_ms))
+        state.ratios += 1
     state.attention[fact.run] = None
 
 

@@ -78,8 +78,8 @@ class Room:
         """GPUs to use, in all pools."""
         return sum([pool.free for pool in self.pools.values()])
 
-    def set(self, name: PoolName, host: HostId, mask: int) -> None:
-        """The host is in this pool and these of its GPUs are to be used."""
+    def set(self, name: PoolName, host: HostId, mask: int) -> int | None:
+        """The host is in this pool and these of its GPUs are to be used. Returns what they were, if it was there."""
         pool = self.pools.get(name)
         if pool is None:
             pool = self.pools[name] = Pool()
@@ -88,7 +88,7 @@ class Room:
         if known is not None and known is not pool:
             known.drop(host)
         self._pool_of[host] = pool
-        pool.set(host, mask)
+        return pool.set(host, mask)
 
     def drop(self, host: HostId) -> None:
         """The host takes no runs any more."""
@@ -103,11 +103,11 @@ class Room:
 
     def fits(self, gpu_type: str | None, replicas: int, gpus: int) -> bool:
         """Whether a gang of this shape fits as a whole in one pool."""
-        return any(
-            pool.free >= replicas * gpus and pool.fits(gpus) >= replicas
-            for name, pool in self.pools.items()
-            if gpu_type is None or gpu_type == name[1]
-        )
+        for name, pool in self.pools.items():
+            of_type = gpu_type is None or gpu_type == name[1]
+            if of_type and pool.free >= replicas * gpus and pool.fits(gpus) >= replicas:
+                return True
+        return False
 
     def take(self, placement: Placement) -> None:
         """These GPUs are used or held from here on. What is not here stays not here."""

@@ -164,6 +164,8 @@ class State:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.reasons = Reasons()
+        self.barren: tuple[int, int] | None = None
+        """Scratch: at this `grown` and `ratios` no victims were found for anybody who waited."""
         self.held: dict[HostId, int] = {}
         """Per host a bit for each GPU that a run holds, whatever the host says of its GPUs meanwhile."""
         self.escrowed: dict[HostId, int] = {}
@@ -196,6 +198,10 @@ class State:
         """Queued jobs that are to be finished as cancelled."""
         self.ending: dict[JobId, None] = {}
         """Jobs of whose last run it is not said yet what it means for them."""
+        self.grown = 0
+        """Counts how often `reach` grew."""
+        self.ratios = 0
+        """Counts how often the ratios may have moved: a ranking, a start, an escrow."""
         self.idle_until: Millis | None = None
         """Scratch of `decide`: nothing to decide before this instant unless a fact comes. None: look again."""
         for escrow in core.escrows.values():
@@ -303,6 +309,7 @@ class State:
     def keep(self, escrow: Escrow) -> None:
         """These GPUs are kept for an asker, who does not wait for others meanwhile."""
         self.core.escrows[escrow.job] = escrow
+        self.ratios += 1
         self._keep(escrow.placement)
         self.waiting.remove(escrow.job)
 
@@ -310,6 +317,7 @@ class State:
         """Nothing is kept for the job any more, if anything was."""
         escrow = self.core.escrows.pop(job, None)
         if escrow is not None:
+            self.ratios += 1
             for host, gpus in gpus_by_host(escrow.placement).items():
                 self.escrowed[host] &= ~gpu_mask(gpus)
                 self.refresh(host)
@@ -345,7 +353,9 @@ class State:
         free = everything & ~self.held.get(name, 0) & ~self.escrowed.get(name, 0)
         pool = (spec.cluster, spec.gpu_type)
         self.room.set(pool, name, free)
-        self.reach.set(pool, name, free | self.loose.held_on.get(name, 0) & everything)
+        within = free | self.loose.held_on.get(name, 0) & everything
+        if within & ~(self.reach.set(pool, name, within) or 0):
+            self.grown += 1
 
     def _keep(self, placement: Placement) -> None:
         for host, gpus in gpus_by_host(placement).items():
@@ -357,6 +367,7 @@ class State:
             self.waited_for[asker] = self.waited_for.get(asker, 0) + change
             if not self.waited_for[asker]:
                 del self.waited_for[asker]
+                self.barren = None  # it may ask for others now
 
 
 def all_gpus(count: int) -> int:

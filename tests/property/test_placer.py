@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from services.placer.policy.hope import hopeful
 from services.placer.policy.may_disrupt import AskingJob, may_disrupt
 from services.placer.policy.openings import Openings
-from services.placer.policy.standings import Standings
 from services.placer.policy.victims import find_victims
+from services.placer.standings import Standings
 from services.placer.state import Job, Run, State, gpu_mask
 from tenure.domain.host import HostState
 from tenure.domain.ids import RunId
@@ -124,7 +124,7 @@ def test_victims_are_complete_permitted_and_none_is_needless(scene: Scene) -> No
     state: State = scene.actor.state
     state.expire(scene.now)
     ratios = standings_of(state)
-    openings = Openings(state, ratios, scene.policy)
+    openings = Openings(state.loose.bunches, ratios, scene.policy)
     hope = hopeful(state, openings)
     for job in (job for job in state.core.jobs.values() if job.job in state.waiting.line_of):
         room, spec = free_masks(state), job.spec

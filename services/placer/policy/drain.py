@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from services.placer.policy.may_disrupt import DrainingHost, may_disrupt
 from services.placer.policy.settle import FACTS_MAX
-from services.placer.policy.standings import Standings
+from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import RunId
 from tenure.domain.policy import Policy

@@ -25,10 +25,11 @@ def hopeful(state: State, openings: Openings) -> Hope:
     hope = Hope()
     room, reach, loose = state.room, state.reach, state.loose.bunches
     free = room.free
+    look = bool(loose) and state.barren != (state.grown, state.ratios)
     for shape, lines in state.waiting.of_shape.items():
         if shape[1] * shape[2] <= free and room.fits(*shape):
             hope.free.update(lines)
-        elif loose and reach.fits(*shape):
+        elif look and reach.fits(*shape):
             for line in lines:
                 if line.alike.min_runtime_ms and _has_enough(openings, line, free):
                     hope.victims[line] = None

@@ -5,7 +5,7 @@ Owner's cancel and a dead host are the only exceptions; they are in `settle`.
 
 from dataclasses import dataclass
 
-from services.placer.policy.standings import Standings
+from services.placer.standings import Standings
 from services.placer.state import Job, Run
 from tenure.domain.ids import BudgetPath, HostId
 from tenure.domain.policy import Policy

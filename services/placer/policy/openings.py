@@ -1,9 +1,10 @@
 """What P5 gives to whom, bunch by bunch instead of run by run; kept for as long as the ratios stand."""
 
+from collections.abc import Mapping
+
 from services.placer.loose import Bunch, Key
 from services.placer.policy.may_disrupt import AskingJob, is_lower, may_have
-from services.placer.policy.standings import Standings
-from services.placer.state import State
+from services.placer.standings import Standings
 from tenure.domain.ids import BudgetPath
 from tenure.domain.policy import Policy
 from tenure.domain.tree import lineage
@@ -12,8 +13,8 @@ from tenure.domain.tree import lineage
 class Openings:
     """The bunches that are open to each asker, in one decision."""
 
-    def __init__(self, state: State, standings: Standings, policy: Policy) -> None:
-        self._bunches = state.loose.bunches
+    def __init__(self, bunches: Mapping[Key, Bunch], standings: Standings, policy: Policy) -> None:
+        self._bunches = bunches
         self._standings, self._policy = standings, policy
         self._known: dict[tuple[BudgetPath, int], dict[Key, Bunch]] = {}
         self._version = standings.version

@@ -13,8 +13,8 @@ from services.placer.policy.openings import Openings
 from services.placer.policy.pack import pack
 from services.placer.policy.reserve import forbidden
 from services.placer.policy.settle import FACTS_MAX
-from services.placer.policy.standings import Standings
 from services.placer.policy.victims import VictimPlan, find_victims
+from services.placer.standings import Standings
 from services.placer.state import Job, State
 from tenure.domain.job import Placement
 from tenure.domain.policy import Policy
@@ -49,12 +49,14 @@ def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Poli
         for freed in escrow.ready(state):
             _start(plan, state, state.core.jobs[freed.job], freed.placement, now, Reason.START_ESCROW_COMPLETE)
         _serve(plan, state, now, policy=policy)
+    if not plan.facts:
+        state.barren = (state.grown, state.ratios)
     return plan.facts or [*tell(state, now, standings=standings, policy=policy)]
 
 
 def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
     """Go through the order, past everybody whose class cannot have anything."""
-    openings = Openings(state, plan.standings, policy)
+    openings = Openings(state.loose.bunches, plan.standings, policy)
     hope = hopeful(state, openings)
     line_of, free, victims = state.waiting.line_of, hope.free, hope.victims
     if not free and not victims:

@@ -8,8 +8,8 @@ from services.placer.loose import Bunch, Key, merged
 from services.placer.policy.may_disrupt import AskingJob, Verdict, may_disrupt
 from services.placer.policy.openings import Openings
 from services.placer.policy.pack import pack_into
-from services.placer.policy.standings import Standings
 from services.placer.room import Pool
+from services.placer.standings import Standings
 from services.placer.state import Job, Run, State
 from tenure.domain.ids import HostId, RunId
 from tenure.domain.job import JobSpec, Placement
