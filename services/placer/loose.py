@@ -7,6 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Container, Iterable, Iterator
 
 from tenure.domain.ids import BudgetPath, HostId, RunId
+from tenure.domain.tree import ROOT, lineage
 from tenure.domain.units import GpuMillis, Millis
 
 Key = tuple[BudgetPath, int] | None
@@ -83,6 +84,8 @@ class Loose:
         self.key_of: dict[RunId, Key] = {}
         self.held_on: dict[HostId, int] = {}
         """Per host what the runs of all bunches hold."""
+        self.below: dict[BudgetPath, dict[BudgetPath, int]] = {}
+        """By budget (`ROOT` for the top): its children with bunches at or below them, and how many."""
         self._ends: list[tuple[Millis, RunId]] = []
 
     def protect(self, run: RunId, until: Millis) -> None:
@@ -105,6 +108,7 @@ class Loose:
         bunch = self.bunches.get(key)
         if bunch is None:
             bunch = self.bunches[key] = Bunch()
+            self._count(key, +1)
         bunch.add(run, gpus=gpus, safe_until=safe_until, masks=masks)
         self.key_of[run] = key
         for host, mask in masks.items():
@@ -119,6 +123,7 @@ class Loose:
         bunch.remove(run, masks=masks)
         if not bunch.runs:
             del self.bunches[key]
+            self._count(key, -1)
         for host, mask in masks.items():
             self.held_on[host] &= ~mask
         return True
@@ -127,3 +132,15 @@ class Loose:
         """It has saved its work up to a later instant."""
         if run in self.key_of:
             self.bunches[self.key_of[run]].saved(run, safe_until=safe_until)
+
+    def _count(self, key: Key, change: int) -> None:
+        """A bunch has come, or is empty."""
+        parent = ROOT
+        for path in lineage(key[0]) if key is not None else ():
+            children = self.below.setdefault(parent, {})
+            children[path] = children.get(path, 0) + change
+            if not children[path]:
+                del children[path]
+            if not children:
+                del self.below[parent]
+            parent = path

@@ -124,7 +124,7 @@ def test_victims_are_complete_permitted_and_none_is_needless(scene: Scene) -> No
     state: State = scene.actor.state
     state.expire(scene.now)
     ratios = standings_of(state)
-    openings = Openings(state.loose.bunches, ratios, scene.policy)
+    openings = Openings(state.loose, ratios, scene.policy)
     hope = hopeful(state, openings)
     for job in (job for job in state.core.jobs.values() if job.job in state.waiting.line_of):
         room, spec = free_masks(state), job.spec
@@ -157,6 +157,7 @@ def test_indexes_kept_up_to_date_are_those_made_anew(scene: Scene) -> None:
         lambda state: {key: (bunch.runs, bunch.masks, bunch.gpus) for key, bunch in state.loose.bunches.items()},
         lambda state: {alike: set(line.jobs) for alike, line in state.waiting.lines.items()},
         lambda state: (set(state.firm), set(state.unstarted), set(state.unsaid), set(state.draining)),
+        lambda state: state.loose.below,
         lambda state: (state.waited_for, state.ports, state.masks),
     ):
         assert trimmed(index(kept)) == trimmed(index(anew))

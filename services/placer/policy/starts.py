@@ -56,7 +56,7 @@ def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Poli
 
 def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
     """Go through the order, past everybody whose class cannot have anything."""
-    openings = Openings(state.loose.bunches, plan.standings, policy)
+    openings = Openings(state.loose, plan.standings, policy)
     hope = hopeful(state, openings)
     line_of, free, victims = state.waiting.line_of, hope.free, hope.victims
     if not free and not victims:
