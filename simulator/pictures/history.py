@@ -284,6 +284,9 @@ class _Reading:
         held = sorted(indices)
         host = self._host(name, held[-1] + 1)
         first = held[0]
+        if held[-1] - first < len(held):  # nearly always
+            self.spans.append((run, host, first, len(held)))
+            return
         for before, gpu in zip(held, [*held[1:], -1], strict=True):
             if gpu != before + 1:
                 self.spans.append((run, host, first, before + 1 - first))

@@ -7,6 +7,7 @@ from matplotlib.patches import Patch
 from simulator.pictures.hues import GREY, HUES, RED, hues
 from simulator.pictures.stretch import Stretch
 from simulator.pictures.told import Told
+from simulator.pictures.waits import QUANTILES, quantiles
 from simulator.pictures.words import duration
 from tenure.domain.units import DAY, HOUR, SECOND
 
@@ -14,8 +15,10 @@ INK, SOFT, ACCENT = "#1f2328", "#59636e", "#0969da"
 STYLES = ("-", "--", ":", "-.")
 HOST_NAMES_MAX = 17
 CLASSES_MAX = 16
+CURVE = 400
+"""Points of a distribution's curve at most."""
 WAIT_TICKS = {
-    1: "1 s",
+    1: "≤ 1 s",
     10: "10 s",
     60: "1 min",
     600: "10 min",
@@ -97,7 +100,7 @@ def ratio(axes: Axes, told: Told, team: str) -> None:
         axes.plot(series.instants / DAY, line, color=colour, linewidth=1.4, linestyle=style, label=name)
     axes.axhspan(0, 1, color=ACCENT, alpha=0.07)
     axes.axhline(1, color=INK, linewidth=0.9)
-    axes.set_ylim(0, min(3, top))
+    axes.set_ylim(0, min(3, top) * 1.2)  # room for the names
     axes.set_title(team)
     axes.legend(fontsize=6.5, frameon=False, ncols=3, loc="upper right", handlelength=1.8, columnspacing=0.8)
     time_axis(axes, told)
@@ -140,10 +143,11 @@ def waits(axes: Axes, told: Told) -> None:
     axes.set_title("Waits: part of the jobs that had started after ... (p90 in the legend)")
     longest = 60.0
     for place, (name, lengths) in enumerate(list(told.waits.items())[:CLASSES_MAX]):
-        seconds = np.maximum(lengths / SECOND, 1)
+        places = np.unique(np.linspace(0, len(lengths) - 1, min(CURVE, len(lengths))).round().astype(np.int64))
+        seconds = np.maximum(lengths[places] / SECOND, 1)
         longest = max(longest, float(seconds[-1]))
-        p90 = seconds[max(0, -(-len(seconds) * 9 // 10) - 1)]
-        part = np.arange(1, len(seconds) + 1) / len(seconds)
+        p90 = quantiles(lengths)[QUANTILES.index(90)] / SECOND
+        part = (places + 1) / len(lengths)
         axes.step(
             np.concatenate([[1], seconds]),
             np.concatenate([[0], part]),
@@ -151,7 +155,7 @@ def waits(axes: Axes, told: Told) -> None:
             color=HUES[place % len(HUES)],
             linestyle=STYLES[place // len(HUES)],
             linewidth=2.2 if name == "all" else 1.3,
-            label=f"{name}: {duration(float(p90))}",
+            label=f"{name}: {duration(p90)}",
         )
     axes.set_xscale("log")
     ticks = [tick for tick in WAIT_TICKS if tick <= longest * 1.05]

@@ -48,7 +48,7 @@ function drawAxes(svg, { ticks, x, y, size, from, to, amount = (value) => round(
       make("text", { x: left - 5, y: y(tick) + 4, "text-anchor": "end" }, amount(tick)));
   }
   let until = left - 20;
-  for (const tick of timeTicks(from, to, Math.floor((w - left - right) / 62))) {
+  for (const tick of timeTicks(from, to, Math.floor((w - left - right) / 48))) {
     const half = tick.label.length * 3.1;
     if (x(tick.at) - half < until || x(tick.at) + half > w) continue;
     svg.append(make("text", { x: x(tick.at), y: h - 5, "text-anchor": "middle" }, tick.label));
@@ -86,7 +86,7 @@ function drawDelivered() {
     panels.replaceChildren(...budgets.map((budget, i) => {
       const take = (values) => (state.days ? byDay(values) : running(values));
       const [due, got, share] = [owed[i], delivered[i], entitled[i]].map(take), at = state.days ? dayEnds : edges;
-      const title = make("h3", {}, make("span", { class: "chip", style: `background:${hue(i)}` }), ` ${budget.path} `, make("small", { class: "note" }, `${percent(budget.share)} of all`));
+      const title = make("h3", {}, make("span", { class: "chip", style: `background:${hue(i)}` }), ` ${budget.path} `, make("small", { class: "note", style: "font-weight:400" }, `share ${percent(budget.share)}`));
       return linePanel({
         title, unit: "GPU-hours", top: Math.max(1, ...due, ...got), size: PANEL,
         lines: [{ name: "delivered", colour: hue(i), at, values: got, wide: 2.4 }, { name: "owed", colour: "var(--ink)", at, values: due, dash: "4 3", wide: 1.3 }],

@@ -24,7 +24,7 @@ function numbers(heads, rows, digits, { open = false } = {}) {
 
 const WAIT_HUES = [0, 1, 2, 3, 4, 5, 6, 7].map((n) => `var(--hue${n})`);
 const DASHES_OF_WAITS = [null, "7 3", "2 3", "10 3 2 3"];
-const WAIT_TICKS = [[1, "1 s"], [10, "10 s"], [60, "1 min"], [600, "10 min"], [3600, "1 h"], [6 * 3600, "6 h"], [86400, "1 d"], [7 * 86400, "7 d"], [28 * 86400, "28 d"]];
+const WAIT_TICKS = [[1, "≤ 1 s"], [10, "10 s"], [60, "1 min"], [600, "10 min"], [3600, "1 h"], [6 * 3600, "6 h"], [86400, "1 d"], [7 * 86400, "7 d"], [28 * 86400, "28 d"]];
 
 function drawWaits() {
   const classes = Object.entries(data.waits);

@@ -59,7 +59,7 @@ function makeFills() {
     unavailable: hatch(faint, mix(grey, ground, 0.75), 5) };
 }
 
-function draw() {
+function draw({ coarse = false } = {}) {
   const scale = window.devicePixelRatio || 1;
   width = canvas.clientWidth;
   height = canvas.clientHeight;
@@ -75,7 +75,7 @@ function draw() {
   context.beginPath();
   context.rect(GUTTER, 0, width - GUTTER, height - FOOT);
   context.clip();
-  if (asBars()) drawBars(); else drawBands();
+  if (asBars()) drawBars(); else drawBands(coarse);
   drawWarmUp();
   context.restore();
   drawHosts();
@@ -91,6 +91,8 @@ function drawBars() {
     context.fillStyle = fills.unavailable;
     context.fillRect(x, y, xOf(outage.to) - x, hosts.gpus[outage.host] * row);
   }
+  context.fillStyle = fills.line;
+  for (let host = 0; host < hosts.count; host++) context.fillRect(GUTTER, yOf(hosts.first[host]) - 0.5, width, 1);
   const edges = [], labels = [];
   for (let span = 0; span < spans.count; span++) {
     const run = spans.run[span], first = spans.row[span], last = first + spans.gpus[span];
@@ -149,8 +151,8 @@ function hostsInABand() {
   return many;
 }
 
-function sumBands() {
-  const many = hostsInABand(), step = 3, columns = Math.max(1, Math.ceil((width - GUTTER) / step));
+function sumBands(step) {
+  const many = hostsInABand(), columns = Math.max(1, Math.ceil((width - GUTTER) / step));
   const host0 = hosts.ofRow[Math.max(0, Math.floor(view.r0))], host1 = hosts.ofRow[Math.min(hosts.rows, Math.ceil(view.r1)) - 1];
   const first = Math.floor(host0 / many), count = Math.floor(host1 / many) - first + 1;
   const kinds = categories * 2 + 1, line = columns + 2;
@@ -199,8 +201,8 @@ function sumBands() {
   return { many, step, columns, first, count, kinds, line, sums, stops, rowsOf };
 }
 
-function drawBands() {
-  bands = sumBands();
+function drawBands(coarse) {
+  bands = sumBands(coarse ? 8 : 3);
   const { step, columns, count, kinds, line, sums, stops, rowsOf } = bands;
   for (let band = 0; band < count; band++) {
     const top = yOf(rowsOf[band]) + 1, bottom = yOf(rowsOf[band + 1]) - 2, size = rowsOf[band + 1] - rowsOf[band];
@@ -213,7 +215,7 @@ function drawBands() {
       for (let i = 0; i < columns && !any; i++) any = sums[offset + i] > 1e-3;
       if (!any) continue;
       const fill = kind === kinds - 1 ? fills.unavailable
-        : kind < categories ? fills.made[kind].solid : fills.made[kind - categories].soft;
+        : kind < categories ? fills.made[kind].solid : coarse ? fills.made[kind - categories].pale : fills.made[kind - categories].soft;
       stack(offset, base, { columns, step, bottom, scale, size, fill });
     }
     context.fillStyle = fills.red;
@@ -282,7 +284,7 @@ function drawHosts() {
     const end = Math.min(hosts.count, host + many), y0 = yOf(hosts.first[host]), y1 = yOf(hosts.first[end]);
     if (y1 < 0 || y0 > height - FOOT) continue;
     context.fillStyle = fills.line;
-    context.fillRect(asBars() ? 0 : GUTTER - 6, y0 - 0.5, asBars() ? width : 6, 1);
+    context.fillRect(asBars() ? 0 : GUTTER - 6, y0 - 0.5, asBars() ? GUTTER : 6, 1);
     const y = Math.min(Math.max((y0 + y1) / 2, Math.min(8, y1 - 6)), Math.max(height - FOOT - 8, y0 + 6));
     if (y > height - FOOT - 2 || y < 4) continue;
     context.fillStyle = fills.soft;
