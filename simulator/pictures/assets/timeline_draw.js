@@ -47,8 +47,7 @@ function hatch(pale, line, step) {
 
 function makeFills() {
   const ground = css("--ground"), grey = css("--grey"), faint = css("--faint");
-  const of = (colour) => ({ solid: colour, pale: mix(colour, ground, 0.5), hatched: hatch(mix(colour, ground, 0.38), mix(colour, ground, 0.9), 7),
-    soft: hatch(mix(colour, ground, 0.36), mix(colour, ground, 0.62), 8) });
+  const of = (colour) => ({ solid: colour, pale: mix(colour, ground, 0.5), hatched: hatch(mix(colour, ground, 0.38), mix(colour, ground, 0.9), 7) });
   const dim = of(mix(grey, ground, 0.45));
   const made = [];
   for (let category = 0; category < categories; category++) {
@@ -59,7 +58,7 @@ function makeFills() {
     unavailable: hatch(faint, mix(grey, ground, 0.75), 5) };
 }
 
-function draw({ coarse = false } = {}) {
+function draw() {
   const scale = window.devicePixelRatio || 1;
   width = canvas.clientWidth;
   height = canvas.clientHeight;
@@ -75,7 +74,7 @@ function draw({ coarse = false } = {}) {
   context.beginPath();
   context.rect(GUTTER, 0, width - GUTTER, height - FOOT);
   context.clip();
-  if (asBars()) drawBars(); else drawBands(coarse);
+  if (asBars()) drawBars(); else drawBands();
   drawWarmUp();
   context.restore();
   drawHosts();
@@ -151,8 +150,8 @@ function hostsInABand() {
   return many;
 }
 
-function sumBands(step) {
-  const many = hostsInABand(), columns = Math.max(1, Math.ceil((width - GUTTER) / step));
+function sumBands() {
+  const many = hostsInABand(), step = 3, columns = Math.max(1, Math.ceil((width - GUTTER) / step));
   const host0 = hosts.ofRow[Math.max(0, Math.floor(view.r0))], host1 = hosts.ofRow[Math.min(hosts.rows, Math.ceil(view.r1)) - 1];
   const first = Math.floor(host0 / many), count = Math.floor(host1 / many) - first + 1;
   const kinds = categories * 2 + 1, line = columns + 2;
@@ -201,46 +200,53 @@ function sumBands(step) {
   return { many, step, columns, first, count, kinds, line, sums, stops, rowsOf };
 }
 
-function drawBands(coarse) {
-  bands = sumBands(coarse ? 8 : 3);
-  const { step, columns, count, kinds, line, sums, stops, rowsOf } = bands;
-  for (let band = 0; band < count; band++) {
-    const top = yOf(rowsOf[band]) + 1, bottom = yOf(rowsOf[band + 1]) - 2, size = rowsOf[band + 1] - rowsOf[band];
-    const scale = (bottom - top) / size, base = new Float32Array(columns);
-    context.fillStyle = fills.faint;
-    context.fillRect(GUTTER, top, width - GUTTER, bottom - top);
-    for (let kind = 0; kind < kinds; kind++) {
-      const offset = (band * kinds + kind) * line;
-      let any = false;
-      for (let i = 0; i < columns && !any; i++) any = sums[offset + i] > 1e-3;
-      if (!any) continue;
-      const fill = kind === kinds - 1 ? fills.unavailable
-        : kind < categories ? fills.made[kind].solid : coarse ? fills.made[kind - categories].pale : fills.made[kind - categories].soft;
-      stack(offset, base, { columns, step, bottom, scale, size, fill });
+// Written pixel by pixel: thousands of small areas, many of them hatched, are slow as shapes.
+function drawBands() {
+  bands = sumBands();
+  const scale = canvas.width / width, { step, columns, count, kinds, line, sums, stops, rowsOf } = bands;
+  const wide = Math.round((width - GUTTER) * scale), tall = Math.round((height - FOOT) * scale);
+  if (wide < 1 || tall < 1) return;
+  if (!drawBands.image || drawBands.image.width !== wide || drawBands.image.height !== tall) drawBands.image = new ImageData(wide, tall);
+  const pixels = new Uint32Array(drawBands.image.data.buffer), inks = makeInks();
+  pixels.fill(inks.ground);
+  const stripe = Math.round(7 * scale), thick = Math.max(1, Math.round(1.6 * scale));
+  // Fills columns x0..x1 from row y0 to row y1.
+  const area = (x0, x1, y0, y1, ink) => {
+    for (let y = Math.max(0, y0); y < Math.min(tall, y1); y++) {
+      for (let x = x0; x < x1; x++) pixels[y * wide + x] = (x + y) % stripe < thick ? ink[1] : ink[0];
     }
-    context.fillStyle = fills.red;
-    for (let i = 0; i < columns; i++) {
-      const gpus = stops[band * line + i];
-      if (gpus) context.fillRect(GUTTER + i * step, top, step, 1.5 + 3.5 * Math.min(1, gpus / size));
+  };
+  for (let band = 0; band < count; band++) {
+    const top = Math.round((yOf(rowsOf[band]) + 1) * scale), bottom = Math.round((yOf(rowsOf[band + 1]) - 2) * scale);
+    const size = rowsOf[band + 1] - rowsOf[band], each = (bottom - top) / size;
+    for (let column = 0; column < columns; column++) {
+      const x0 = Math.round(column * step * scale), x1 = Math.min(wide, Math.round((column + 1) * step * scale));
+      let held = 0;
+      for (let kind = 0; kind < kinds; kind++) {
+        const gpus = Math.min(sums[(band * kinds + kind) * line + column], size - held);
+        if (gpus < 1e-3) continue;
+        area(x0, x1, Math.round(bottom - (held + gpus) * each), Math.round(bottom - held * each), inks.kinds[kind]);
+        held += gpus;
+      }
+      area(x0, x1, top, Math.round(bottom - held * each), inks.idle);
+      const stopped = stops[band * line + column];
+      if (stopped) area(x0, x1, top, top + Math.round((1.5 + 3.5 * Math.min(1, stopped / size)) * scale), inks.red);
     }
   }
+  context.putImageData(drawBands.image, Math.round(GUTTER * scale), 0);
 }
 
-// One layer on top of `base`, which it raises.
-function stack(offset, base, { columns, step, bottom, scale, size, fill }) {
-  const { sums } = bands;
-  context.fillStyle = fill;
-  context.beginPath();
-  for (let i = 0; i < columns; i++) {
-    const value = Math.max(0, Math.min(sums[offset + i], size - base[i]));
-    if (value < 1e-3) continue;
-    let end = i;  // equal columns are one rectangle
-    while (end + 1 < columns && sums[offset + end + 1] === sums[offset + i] && base[end + 1] === base[i]) end++;
-    context.rect(GUTTER + i * step, bottom - (base[i] + value) * scale, (end - i + 1) * step, value * scale);
-    for (let j = i; j <= end; j++) base[j] += value;
-    i = end;
-  }
-  context.fill();
+// Pairs of pixels, between stripes and in them, for each kind of area.
+function makeInks() {
+  const pixel = (colour) => {
+    const [red, green, blue] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+    return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;  // as the bytes of an image lie in memory
+  };
+  const plain = (colour) => [pixel(colour), pixel(colour)];
+  const solid = fills.made.map((fill) => plain(fill.solid));
+  const open = fills.made.map((fill) => [pixel(mix(fill.solid, fills.ground, 0.36)), pixel(mix(fill.solid, fills.ground, 0.7))]);
+  const missing = [pixel(fills.faint), pixel(mix(fills.grey, fills.ground, 0.75))];
+  return { kinds: [...solid, ...open, missing], ground: pixel(fills.ground), idle: plain(fills.faint), red: plain(fills.red) };
 }
 
 // --- around: warm-up, names of hosts, time ---

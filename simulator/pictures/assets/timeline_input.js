@@ -1,18 +1,12 @@
 // The timeline's hands: moving and zooming, what the pointer is on, a job that is looked for, budgets that stand out.
 
 let drawn = 0;  // pictures drawn so far; tests wait for the next one
-let cost = 0;  // milliseconds of the last full picture
-let still = 0;
-// While the view moves, a picture that takes long is drawn coarsely; the full one follows when it rests.
-function redraw({ moving = false } = {}) {
+function redraw() {
   if (redraw.asked) return;
   redraw.asked = true;
-  clearTimeout(still);
   requestAnimationFrame(() => {
     redraw.asked = false;
-    const coarse = moving && cost > 16, began = performance.now();
-    draw({ coarse });
-    if (coarse) still = setTimeout(redraw, 120); else cost = performance.now() - began;
+    draw();
     drawn++;
     canvas.dataset.drawn = drawn;
     canvas.dataset.detail = asBars() ? "bars" : "bands";
@@ -32,7 +26,7 @@ function look(t0, t1, r0, r1) {
   };
   [view.t0, view.t1] = clamp(t0, t1, 20 * SECOND, Math.max(1, data.end));
   [view.r0, view.r1] = clamp(r0, r1, 4, Math.max(1, hosts.rows));
-  redraw({ moving: true });
+  redraw();
 }
 
 function zoom({ time = 1, rows = 1, at = (view.t0 + view.t1) / 2, row = (view.r0 + view.r1) / 2 }) {
