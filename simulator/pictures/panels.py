@@ -164,7 +164,9 @@ def waits(axes: Axes, told: Told) -> None:
     axes.minorticks_off()
     axes.set_ylim(0, 1.02)
     if told.waits:
-        axes.legend(fontsize=7, frameon=False, loc="lower right")
+        axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    box = axes.get_position()  # room for the legend
+    axes.set_position((box.x0, box.y0, box.width - 0.05, box.height))
 
 
 def stops(axes: Axes, told: Told) -> None:

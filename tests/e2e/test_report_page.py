@@ -183,6 +183,7 @@ def test_a_bar_tells_its_run(open_page: Any) -> None:
     ):
         assert told in tip
     assert "disrupt lower ratio (P5): ratio 0.5, level a" in tip
+    assert "until day 0, 01:00:00" in tip
     opened.page.mouse.click(box["x"] + x, box["y"] + y)
     assert opened.page.locator("#details button").count() == 2, "the job has two runs"
 

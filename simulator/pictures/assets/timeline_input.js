@@ -182,7 +182,7 @@ function factsOf(run) {
     ["from", instant(runs.start[run])],
     [cause === "running" ? "still there" : "to", instant(runs.end[run])],
     ["contract", jobs.priority[job] ? `${contract}, priority ${jobs.priority[job]}` : contract],
-    ["protected", runs.guard[run] > runs.start[run] ? `until ${instant(runs.start[run] + runs.guard[run] - runs.start[run])}` : "never"],
+    ["protected", data.runs.charged[run] && data.runs.guard[run] ? `until ${instant(runs.start[run] + data.runs.guard[run])}` : "never"],
     ["end", `${cause.replace("_", " ")}${by ? ` by ${by}` : ""}`],
     reason && reason.reason && cause !== "running" ? ["because", `${reason.reason.replaceAll("_", " ")} (${reason.rule})${said ? `: ${said}` : ""}`] : null,
   ].filter(Boolean);
@@ -222,7 +222,7 @@ find.addEventListener("change", () => {
 
 function drawLegend() {
   const legend = document.getElementById("legend");
-  const signs = [["chip", "protected", ""], ["chip hatched", "may be interrupted", ""], ["chip edge", "preempted here", "none"]].map(([kind, text, fill]) =>
+  const signs = [["chip", "protected", ""], ["chip hatched", "may be interrupted", ""], ["chip edge", "preempted here", "none"], ["chip edge lost", "host lost here", "none"]].map(([kind, text, fill]) =>
     make("span", { class: "leaf" }, make("span", { class: kind, style: fill === "" ? "background-color:var(--grey)" : "" }), text));
   const groups = teams.map((team) => {
     const own = budgets.map((budget, index) => ({ ...budget, index })).filter((budget) => budget.team === team);
