@@ -14,6 +14,10 @@ Key = tuple[BudgetPath, int] | None
 """Budget and priority of allocated runs; None for the unallocated, who are alike to every asker."""
 
 
+Size = tuple[int, bool]
+"""GPUs of a run, and whether it is resumable."""
+
+
 class Bunch:
     """Runs that stand alike before P5, of each size the one that loses least first."""
 
@@ -21,22 +25,22 @@ class Bunch:
 
     def __init__(self) -> None:
         self.gpus = 0
-        self.runs: dict[RunId, tuple[int, Millis]] = {}
+        self.runs: dict[RunId, tuple[Size, Millis]] = {}
         self.masks: dict[HostId, int] = {}
         """What they hold together."""
-        self._by_size: dict[int, list[tuple[int, RunId]]] = {}
+        self._by_size: dict[Size, list[tuple[int, RunId]]] = {}
 
-    def add(self, run: RunId, *, gpus: int, safe_until: Millis, masks: dict[HostId, int]) -> None:
+    def add(self, run: RunId, size: Size, *, safe_until: Millis, masks: dict[HostId, int]) -> None:
         """`safe_until`: what it did before this instant is not lost with it."""
-        self.runs[run] = (gpus, safe_until)
-        self.gpus += gpus
-        insort(self._by_size.setdefault(gpus, []), (-safe_until, run))
+        self.runs[run] = (size, safe_until)
+        self.gpus += size[0]
+        insort(self._by_size.setdefault(size, []), (-safe_until, run))
         for host, mask in masks.items():
             self.masks[host] = self.masks.get(host, 0) | mask
 
     def remove(self, run: RunId, *, masks: dict[HostId, int]) -> None:
         """It is no candidate any more."""
-        self.gpus -= self._forget(run)
+        self.gpus -= self._forget(run)[0]
         for host, mask in masks.items():
             left = self.masks[host] & ~mask
             if left:
@@ -46,34 +50,34 @@ class Bunch:
 
     def saved(self, run: RunId, *, safe_until: Millis) -> None:
         """It has saved its work up to a later instant."""
-        gpus = self._forget(run)
-        self.runs[run] = (gpus, safe_until)
-        insort(self._by_size.setdefault(gpus, []), (-safe_until, run))
+        size = self._forget(run)
+        self.runs[run] = (size, safe_until)
+        insort(self._by_size.setdefault(size, []), (-safe_until, run))
 
-    def cheapest(self, now: Millis) -> Iterator[tuple[GpuMillis, RunId]]:
-        """GPU-time at risk and name of each, the least first, then by name."""
-        return merged([self], now)
+    def sizes(self, now: Millis, *, resume_cost_ms: Millis) -> list[Iterator[tuple[GpuMillis, RunId]]]:
+        """GPU-time at risk and name of each, apart by size, in each the least first."""
+        return [_at_risk(size, runs, now, resume_cost_ms) for size, runs in self._by_size.items()]
 
-    def sizes(self, now: Millis) -> list[Iterator[tuple[GpuMillis, RunId]]]:
-        """The same, apart by size."""
-        return [_at_risk(gpus, runs, now) for gpus, runs in self._by_size.items()]
-
-    def _forget(self, run: RunId) -> int:
-        gpus, safe_until = self.runs.pop(run)
-        line = self._by_size[gpus]
+    def _forget(self, run: RunId) -> Size:
+        size, safe_until = self.runs.pop(run)
+        line = self._by_size[size]
         del line[bisect_left(line, (-safe_until, run))]
         if not line:
-            del self._by_size[gpus]
-        return gpus
+            del self._by_size[size]
+        return size
 
 
-def _at_risk(gpus: int, runs: list[tuple[int, RunId]], now: Millis) -> Iterator[tuple[GpuMillis, RunId]]:
-    return ((gpus * max(0, now + minus_safe), run) for minus_safe, run in runs)
+def _at_risk(
+    size: Size, runs: list[tuple[int, RunId]], now: Millis, resume_cost_ms: Millis
+) -> Iterator[tuple[GpuMillis, RunId]]:
+    gpus, resumable = size
+    most = resume_cost_ms if resumable else now
+    return ((gpus * min(max(0, now + minus_safe), most), run) for minus_safe, run in runs)
 
 
-def merged(bunches: Iterable[Bunch], now: Millis) -> Iterator[tuple[GpuMillis, RunId]]:
-    """The runs of these bunches together, the least at risk first, then by name."""
-    return heapq.merge(*[line for bunch in bunches for line in bunch.sizes(now)])
+def merged(bunches: Iterable[Bunch], now: Millis, *, resume_cost_ms: Millis) -> Iterator[tuple[GpuMillis, RunId]]:
+    """The runs of these bunches together, the least at risk first; of a size the one that began last."""
+    return heapq.merge(*[line for bunch in bunches for line in bunch.sizes(now, resume_cost_ms=resume_cost_ms)])
 
 
 class Loose:
@@ -103,13 +107,13 @@ class Loose:
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
-    def add(self, run: RunId, key: Key, *, gpus: int, safe_until: Millis, masks: dict[HostId, int]) -> None:
+    def add(self, run: RunId, key: Key, size: Size, *, safe_until: Millis, masks: dict[HostId, int]) -> None:
         """An asker may have it from now on, if P5 lets that asker."""
         bunch = self.bunches.get(key)
         if bunch is None:
             bunch = self.bunches[key] = Bunch()
             self._count(key, +1)
-        bunch.add(run, gpus=gpus, safe_until=safe_until, masks=masks)
+        bunch.add(run, size, safe_until=safe_until, masks=masks)
         self.key_of[run] = key
         for host, mask in masks.items():
             self.held_on[host] = self.held_on.get(host, 0) | mask

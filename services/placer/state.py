@@ -268,7 +268,7 @@ class State:
         """P5 may give the run to an asker from now on."""
         spec, masks = self.core.jobs[run.job].spec, self.masks[run.run]
         key = (spec.budget, spec.priority) if spec.allocated else None
-        self.loose.add(run.run, key, gpus=spec.gpus, safe_until=run.safe_until, masks=masks)
+        self.loose.add(run.run, key, (spec.gpus, spec.resumable), safe_until=run.safe_until, masks=masks)
         for host in masks:
             self.refresh(host)
 

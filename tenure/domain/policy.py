@@ -25,6 +25,8 @@ class Policy:
     """... but never behind ones submitted later than this: every wait inside a leaf is bounded."""
     grace_max_ms: Millis = 10 * MINUTE
     """The longest a job may ask for between SIGTERM and SIGKILL (P10)."""
+    resume_cost_ms: Millis = 2 * MINUTE
+    """What stopping a resumable run is taken to cost, at most, when victims are chosen: it saves when told to (P6)."""
     escrow_slack_ms: Millis = 10 * SECOND
     """Freed GPUs are held for the asker until the victims' longest grace and this much more is over (P7)."""
     heartbeat_ms: Millis = 5 * SECOND

@@ -31,7 +31,7 @@ class Candidate:
 VICTIM_ORDER: tuple[Callable[[Candidate], bool | float | str], ...] = (  # the first difference decides
     lambda candidate: candidate.job.spec.allocated,  # unallocated first
     lambda candidate: -candidate.victim_ratio,  # then the budget furthest over its share
-    lambda candidate: candidate.gpu_ms_at_risk,  # then the least work lost since the last checkpoint
+    lambda candidate: candidate.gpu_ms_at_risk,  # then the least work lost
     lambda candidate: candidate.run.run,  # only to make the order total
 )
 
@@ -97,7 +97,8 @@ class _Search:
         ranked = sorted((self._rank(key), number) for number, key in enumerate(bunches))
         in_order = list(bunches.values())
         for _, alike in groupby(ranked, key=lambda entry: entry[0]):
-            for at_risk, run in merged([in_order[number] for _, number in alike], self._now):
+            bunches_alike = [in_order[number] for _, number in alike]
+            for at_risk, run in merged(bunches_alike, self._now, resume_cost_ms=self._policy.resume_cost_ms):
                 candidate = self._candidate(run, at_risk)
                 if candidate is not None:
                     yield candidate
