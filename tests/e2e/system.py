@@ -20,7 +20,7 @@ from tenure.events.fact import Recorded
 from tenure.log.jetstream import JetStreamLog
 from tenure.sdk.client import Client
 from tenure.sdk.errors import ServerError
-from tenure.v1.jobs_pb2 import Job, JobSpec
+from tenure.v1.jobs_pb2 import Job, JobSpec, Step
 from tests.checks.invariants import check_log
 
 TENURE = Path(sys.executable).parent / "tenure"
@@ -144,6 +144,15 @@ class System:
     def output_of(self, job_id: str, *, run: int = 0, replica: int = 0) -> str:
         """What a replica wrote to stdout."""
         return b"".join(self.client.output(job_id, run=run, replica=replica)).decode()
+
+    def story_of(self, job_id: str) -> list[Step]:
+        """The job's story, once the database shows all of it."""
+
+        def probe() -> list[Step] | None:
+            answer = self.client.explain(job_id)
+            return list(answer.steps) if answer.position >= answer.last_position else None
+
+        return self.until(probe, what=f"the whole story of {job_id}")
 
     def recorded(self) -> list[Recorded]:
         """The whole log so far."""

@@ -124,8 +124,7 @@ def test_priority_counts_inside_one_budget_only(system: System) -> None:
     served = system.wait(system.submit("a", sh("true"), gpus=1, seconds=1, priority=5))
     assert served.state == "completed"
     assert system.wait(holder).state == "preempted"
-    story = system.client.explain(holder).steps
-    assert any(step.why.reason == "disrupt_higher_priority" for step in story)
+    assert any(step.why.reason == "disrupt_higher_priority" for step in system.story_of(holder))
 
 
 def test_cancel_while_queued_starting_and_running(system: System) -> None:
@@ -147,7 +146,7 @@ def test_cancel_while_queued_starting_and_running(system: System) -> None:
 def test_a_story_has_reasons_and_numbers(system: System) -> None:
     job_id = system.submit("c/x", sh("true"), seconds=1)
     system.wait(job_id)
-    steps = system.client.explain(job_id).steps
+    steps = system.story_of(job_id)
     kinds = [step.kind for step in steps]
     wanted = ["JobSubmitted", "JobAdmitted", "RunAssigned", "RunStarted", "RunEnded", "JobFinished"]
     assert [kind for kind in kinds if kind in wanted] == wanted
