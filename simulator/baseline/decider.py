@@ -1,6 +1,6 @@
 """The baseline's placer on one screen: settle what the agents reported, then serve the queue by the rules B1-B7."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -25,11 +25,14 @@ def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
     """Facts that are due now. Only an escrow's deadline can change anything by itself: no protection has an end."""
     placed = state.placed
     wake_at = min((kept.deadline for kept in placed.core.escrows.values()), default=None)
+    state.look_again()
     if not state.changed and (wake_at is None or now < wake_at):
         return Decision(assumes=state.position, wake_at=wake_at)
-    state.look_again()
+    placed.attention = dict.fromkeys(sorted(placed.attention))  # a restart forgets which of them changed first
     due: list[Fact] = [*protect(state, settle(placed, now)), *escrow.expired(placed, now)]  # 1. what was reported
     if due:
+        if not state.roomier and not state.queue.fresh and all(isinstance(fact, RunStarted) for fact in due):
+            state.looked(planned(state, due))  # nobody waits for that
         return Decision(assumes=state.position, facts=due)  # fold that first: it frees GPUs
     placed.attention.clear()
     stops = list(drain(state, now))  # 2. draining hosts
@@ -38,12 +41,15 @@ def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
     facts = plan_starts(state, now, policy=policy)  # 3. in order, whole gangs
     if facts:
         if len(facts) < FACTS_MAX:
-            last = FactId(f"{NAME}-{state.position}-{len(facts) - 1}")  # as the loop stamps it
-            state.looked(Planned(last, state.roomier, state.queue.fresh))
+            state.looked(planned(state, facts))
         return Decision(assumes=state.position, facts=facts)
     state.looked(None)
-    state.changed = False
     return Decision(assumes=state.position, wake_at=wake_at)
+
+
+def planned(state: State, facts: Sequence[Fact]) -> Planned:
+    """To look again if these facts are not written: the last one's id is as the loop stamps it."""
+    return Planned(FactId(f"{NAME}-{state.position}-{len(facts) - 1}"), state.roomier, state.queue.fresh)
 
 
 def protect(state: State, facts: Iterable[Fact]) -> Iterator[Fact]:

@@ -19,6 +19,7 @@ from tenure.events.placing import (
     RunAssigned,
     RunEnded,
     RunPreemptionRequested,
+    RunStarted,
     RunStopRequested,
 )
 from tenure.events.reports import CheckpointReported, HostRegistered
@@ -66,7 +67,10 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
 }
 _ROOMIER: frozenset[Kind] = frozenset({BudgetTreeChanged, HostRegistered, HostStateChanged, RunEnded})
 """Facts that may give room to somebody who waits."""
-_SILENT: frozenset[Kind] = frozenset({CheckpointReported})
+_SILENT: frozenset[Kind] = frozenset(
+    {CheckpointReported, RunAssigned, RunStarted, RunPreemptionRequested, PlacementDeferred, JobFinished}
+)
+"""Nothing is due after these: what leads to more says so itself (`roomier`, a cancel that came before)."""
 
 
 def evolve(state: State, recorded: Recorded) -> None:
@@ -86,7 +90,7 @@ def evolve(state: State, recorded: Recorded) -> None:
         state.over(run, job, masks=masks)
     else:
         if isinstance(fact, JobFinished | PlacementDeferred) and fact.job in placed.core.escrows:
-            state.roomier = True  # what is kept for it may be given up
+            state.changed = state.roomier = True  # what is kept for it may be given up
         fold(placed, recorded)
         change = _EVOLVE.get(kind)
         if change is not None:

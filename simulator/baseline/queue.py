@@ -94,6 +94,12 @@ class Queue:
         if found is not None:
             self.lines[found[0]].untold.pop(job, None)
 
+    def untold(self, line: Line, *, since: int) -> list[JobId]:
+        """The jobs of the line from that index on of which it was not said why they wait, in order."""
+        first = line.places[since]
+        places = [self._places[job][1] for job in line.untold]
+        return [place.job for place in sorted(places) if place >= first]
+
     def fresh_lines(self) -> Collection[Line]:
         """The lines that got a job lately."""
         return [self.lines[alike] for alike in self.fresh if alike in self.lines]

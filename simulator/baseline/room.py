@@ -7,9 +7,9 @@ shrinks in a decision, so what did not fit is not tried again.
 from collections.abc import Iterator
 
 from services.placer.alike import Shape
+from services.placer.core import Run
 from services.placer.policy.pack import pack, pack_into
 from services.placer.room import Pool, PoolName
-from services.placer.state import Run
 from simulator.baseline.state import State
 from simulator.baseline.yielding import TakingOrder, Tier, Yielding
 from tenure.domain.ids import HostId, RunId

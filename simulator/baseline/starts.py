@@ -162,9 +162,8 @@ class _Plan:
         if not line.untold:
             return
         why = self.reason_to_wait(line)
-        for place in line.places[index:]:
-            if place.job in line.untold and len(self.facts) < FACTS_MAX:
-                self.facts.append(PlacementDeferred(at=self.now, job=place.job, why=why))
+        for job in self.state.queue.untold(line, since=index)[: FACTS_MAX - len(self.facts)]:
+            self.facts.append(PlacementDeferred(at=self.now, job=job, why=why))
 
     def reason_to_wait(self, line: Line) -> Why:
         """No such hosts, no room, or room in pieces."""

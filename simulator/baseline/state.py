@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from services.placer import state as placer
-from services.placer.state import Job, Run
+from services.placer.core import Job, Run
 from simulator.baseline.limits import team_limits
 from simulator.baseline.queue import Alike, Queue
 from simulator.baseline.yielding import Tier, Yielding
@@ -18,7 +18,7 @@ from tenure.domain.tree import BudgetTree
 
 
 class Planned(NamedTuple):
-    """What a decision looked at to the end. That counts once its last fact is in the log; else it must look again."""
+    """What a decision dealt with to the end. That counts once its last fact is in the log; else it must look again."""
 
     last: FactId
     roomier: bool
@@ -90,14 +90,15 @@ class State:
             self.yielding[tier].drop(run.run, self.placed.masks[run.run])
 
     def looked(self, planned: Planned | None) -> None:
-        """A decision looked at all that `roomier` and the fresh lines tell of; `planned` if it wrote something."""
+        """A decision dealt with all that had changed; `planned` if it wrote something."""
         self.planned = planned
-        self.roomier = False
+        self.changed = self.roomier = False
         self.queue.fresh = {}
 
     def look_again(self) -> None:
         """What was planned was not written (another role was faster): all that it looked at is to be looked at."""
         if self.planned is not None:
+            self.changed = True
             self.roomier = self.roomier or self.planned.roomier
             self.queue.fresh = {**self.planned.fresh, **self.queue.fresh}
             self.planned = None

@@ -8,7 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping
 from enum import IntEnum
 
-from services.placer.state import Run
+from services.placer.core import Run
 from tenure.domain.ids import HostId, RunId
 from tenure.domain.job import JobSpec
 
