@@ -120,7 +120,7 @@ class VirtualAgents:
             self._say(fact, hosts=hosts)
 
     def lose(self, host: HostId, now: Millis) -> None:
-        """The host fails with all it runs: its replicas are gone at once, and nothing since the last checkpoint is left."""
+        """The host fails with all it runs: its replicas are gone at once, with all they did since a checkpoint."""
         for process in list(self._processes.values()):
             if any(place.host == host for place in process.assigned.placement):
                 self._fall_back(process, now)
@@ -194,7 +194,7 @@ class VirtualAgents:
         if len(process.exited) == len(assigned.placement):
             return
         if behaviour.saves_on_stop and not process.broken:
-            self._save(process, now, up_to=now)
+            self._save(process, up_to=now)
         killed = behaviour.stops_after_ms > assigned.grace_ms
         code = None if killed else behaviour.stop_exit_code
         self._exit(process, now, code=code, signal=None if code is not None else SIGKILL if killed else SIGTERM)
@@ -205,12 +205,12 @@ class VirtualAgents:
             began = process.started_at + self._overhead(process)
             whole = max(0, now - began) // self._work.checkpoint_interval_ms
             if whole:
-                self._save(process, now, up_to=began + whole * self._work.checkpoint_interval_ms)
+                self._save(process, up_to=began + whole * self._work.checkpoint_interval_ms)
         if process.assigned.resumable:
             self._done_ms.setdefault(process.assigned.job, 0)
         process.broken = True
 
-    def _save(self, process: _Process, now: Millis, *, up_to: Millis) -> None:
+    def _save(self, process: _Process, *, up_to: Millis) -> None:
         """A resumable run that began has a checkpoint of what it had done by `up_to`."""
         assigned = process.assigned
         if process.started_at is None or not assigned.resumable:

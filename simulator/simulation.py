@@ -1,4 +1,4 @@
-"""A history, or a what-if, in the services' own hands: jobs come in as a trace says, hosts fail as a list of faults says.
+"""A history, or a what-if, in the services' own hands: jobs come in as a trace says, hosts fail as a list says.
 
     trace, faults, edits of the tree -> World (deciders, virtual agents, virtual clock) -> the log
 """
@@ -22,7 +22,7 @@ __all__ = ["FAIR", "Roles", "Simulation", "Work"]
 
 
 class Simulation:
-    """One history. The same arguments give the same log, fact by fact. Instants are milliseconds since its beginning."""
+    """One history. The same arguments give the same log, fact by fact. Instants are ms since its beginning."""
 
     def __init__(
         self,

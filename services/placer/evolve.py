@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from services.placer.state import (
+from services.placer.core import (
     CANCELLED_EARLY_MAX,
     Commitment,
     Ending,
@@ -13,9 +13,9 @@ from services.placer.state import (
     Reservation,
     Run,
     Said,
-    State,
     Stop,
 )
+from services.placer.state import State
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId
 from tenure.domain.reasons import EndCause, Reason

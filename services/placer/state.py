@@ -8,142 +8,14 @@ from dataclasses import dataclass
 import msgspec
 
 from services.placer.alike import Waiting
+from services.placer.core import Core, Escrow, Job, Run, Stop, all_gpus, gpu_mask
 from services.placer.loose import Loose
 from services.placer.room import Room
-from tenure.domain.host import HostSpec, HostState
-from tenure.domain.ids import LOG_START, BudgetPath, FactId, HostId, JobId, Position, RunId
-from tenure.domain.job import JobSpec, Placement, gpus_by_host
-from tenure.domain.reasons import EndCause, Reason, Why
-from tenure.domain.units import GpuMillis, Millis
-from tenure.events.ranking import Standing
-from tenure.events.reports import ReplicaExit
-
-CANCELLED_EARLY_MAX = 10_000
-
-
-class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered host. It takes runs only while healthy."""
-
-    spec: HostSpec
-    state: HostState | None = None
-    last_seen: Millis = 0
-    fatal: bool = False
-
-
-class Stop(msgspec.Struct, frozen=True, kw_only=True):
-    """A run was told to end: how that will be called, who asked, why, and when."""
-
-    cause_of_end: EndCause
-    by: str | None
-    why: Why
-    at: Millis
-
-
-class Run(msgspec.Struct, kw_only=True):
-    """A run that holds its GPUs. Grows only: started and exited replicas are added, the stop is set once."""
-
-    run: RunId
-    job: JobId
-    number: int
-    placement: Placement
-    master_port: int
-    assigned_at: Millis
-    started_at: Millis | None = None
-    protected_until: Millis | None = None
-    checkpoint_at: Millis | None = None
-    stop: Stop | None = None
-    started: dict[int, Millis] = {}
-    exited: dict[int, ReplicaExit] = {}
-
-    @property
-    def safe_until(self) -> Millis:
-        """What it did before this instant is not lost when it is stopped."""
-        return self.assigned_at if self.started_at is None else max(self.started_at, self.checkpoint_at or 0)
-
-    @property
-    def hosts(self) -> dict[HostId, tuple[int, ...]]:
-        """GPU indices held on each host."""
-        return gpus_by_host(self.placement)
-
-
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """A run has ended and nothing was said of its job yet: all that is needed to say it."""
-
-    run: RunId
-    number: int
-    cause_of_end: EndCause
-    exit_code: int | None
-    checkpoint_at: Millis | None
-    why: Why
-
-
-class Job(msgspec.Struct, kw_only=True):
-    """A job that is not over. Queued when it has no `run`."""
-
-    job: JobId
-    spec: JobSpec
-    submitted_at: Millis
-    admitted_by: FactId
-    runs: int = 0
-    resume_count: int = 0
-    run: RunId | None = None
-    ending: Ending | None = None
-    """Only between two facts that are written together, and after a log that was cut there (a power loss)."""
-    cancelled_by: str | None = None
-
-    @property
-    def queued(self) -> bool:
-        """It waits to be started."""
-        return self.run is None and self.ending is None
-
-
-class Escrow(msgspec.Struct, frozen=True, kw_only=True):
-    """GPUs being freed for a job: nobody else may take them until it starts or the deadline passes (P7)."""
-
-    job: JobId
-    placement: Placement
-    victims: tuple[RunId, ...]
-    deadline: Millis
-
-
-class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """Hosts kept for a blocked gang (P8). Others may use them only with contracts that end before `latest_start`."""
-
-    job: JobId
-    placement: Placement
-    latest_start: Millis
-
-
-class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """The reason last given for a job's waiting, and when."""
-
-    reason: Reason
-    at: Millis
-
-
-class Commitment(msgspec.Struct, frozen=True, kw_only=True):
-    """A start that a ranking with an earlier basis does not know of."""
-
-    position: Position
-    budget: BudgetPath
-    gpu_ms: GpuMillis
-
-
-class Core(msgspec.Struct, kw_only=True):
-    """Everything folded from the log; `State` is this plus indexes."""
-
-    position: Position = LOG_START
-    hosts: dict[HostId, Host] = {}
-    jobs: dict[JobId, Job] = {}
-    runs: dict[RunId, Run] = {}
-    escrows: dict[JobId, Escrow] = {}
-    reservations: dict[JobId, Reservation] = {}
-    order: tuple[JobId, ...] = ()
-    standings: tuple[Standing, ...] = ()
-    commitments: list[Commitment] = []
-    said: dict[JobId, Said] = {}
-    cancelled_early: dict[JobId, str] = {}
-    """Cancels of jobs not admitted yet, oldest first, at most `CANCELLED_EARLY_MAX`."""
+from tenure.domain.host import HostState
+from tenure.domain.ids import HostId, JobId, Position, RunId
+from tenure.domain.job import Placement, gpus_by_host
+from tenure.domain.reasons import Reason
+from tenure.domain.units import Millis
 
 
 @dataclass(slots=True)
@@ -368,19 +240,6 @@ class State:
             if not self.waited_for[asker]:
                 del self.waited_for[asker]
                 self.barren = None  # it may ask for others now
-
-
-def all_gpus(count: int) -> int:
-    """A mask with a bit for each of `count` GPUs."""
-    return (1 << count) - 1
-
-
-def gpu_mask(gpus: tuple[int, ...]) -> int:
-    """The mask of these GPU indices."""
-    mask = 0
-    for gpu in gpus:
-        mask |= 1 << gpu
-    return mask
 
 
 def initial() -> State:

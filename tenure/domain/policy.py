@@ -25,6 +25,8 @@ class Policy:
     """... but never behind ones submitted later than this: every wait inside a leaf is bounded."""
     grace_max_ms: Millis = 10 * MINUTE
     """The longest a job may ask for between SIGTERM and SIGKILL (P10)."""
+    victim_ratio_step: float = 0.02
+    """Among runs that P5 gives away, budgets count as equally over-served when their ratios lie in one step (P6)."""
     resume_cost_ms: Millis = 2 * MINUTE
     """What stopping a resumable run is taken to cost, at most, when victims are chosen: it saves when told to (P6)."""
     escrow_slack_ms: Millis = 10 * SECOND

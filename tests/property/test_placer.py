@@ -6,12 +6,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.placer.core import Job, Run, gpu_mask
 from services.placer.policy.hope import hopeful
 from services.placer.policy.may_disrupt import AskingJob, may_disrupt
 from services.placer.policy.openings import Openings
 from services.placer.policy.victims import find_victims
 from services.placer.standings import Standings
-from services.placer.state import Job, Run, State, gpu_mask
+from services.placer.state import State
 from tenure.domain.host import HostState
 from tenure.domain.ids import RunId
 from tenure.domain.job import JobSpec, gpus_by_host

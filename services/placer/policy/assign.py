@@ -1,6 +1,7 @@
 """A start as a fact: which run it is, where it lives, and where its ranks meet."""
 
-from services.placer.state import Job, State
+from services.placer.core import Job
+from services.placer.state import State
 from tenure.domain.ids import run_id
 from tenure.domain.job import Placement
 from tenure.domain.reasons import Why

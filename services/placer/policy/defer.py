@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from itertools import islice
 
 from services.placer.alike import Alike, Line
+from services.placer.core import Job
 from services.placer.policy.may_disrupt import may_have
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.victims import asking
 from services.placer.standings import Standings
-from services.placer.state import Job, State
+from services.placer.state import State
 from tenure.domain.ids import JobId
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from services.placer.state import Escrow, State, gpu_mask
+from services.placer.core import Escrow, gpu_mask
+from services.placer.state import State
 from tenure.domain.host import HostState
 from tenure.domain.job import gpus_by_host
 from tenure.domain.policy import Policy

@@ -5,8 +5,8 @@ Owner's cancel and a dead host are the only exceptions; they are in `settle`.
 
 from dataclasses import dataclass
 
+from services.placer.core import Job, Run
 from services.placer.standings import Standings
-from services.placer.state import Job, Run
 from tenure.domain.ids import BudgetPath, HostId
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why

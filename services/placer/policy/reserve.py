@@ -4,7 +4,8 @@ Reservations are facts (`ReservationMade`); this is the one place that says what
 here too once the placer plans timetables.
 """
 
-from services.placer.state import Reservation, State
+from services.placer.core import Reservation
+from services.placer.state import State
 from tenure.domain.ids import JobId
 from tenure.domain.job import JobSpec
 from tenure.domain.units import Millis

@@ -7,7 +7,8 @@ resumed. See docs/decisions/0004-normal-exit-wins.md.
 
 from collections.abc import Iterable, Iterator
 
-from services.placer.state import Ending, Job, Run, State, Stop
+from services.placer.core import Ending, Job, Run, Stop
+from services.placer.state import State
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId
 from tenure.domain.reasons import EndCause, JobState, Reason, Why

@@ -5,6 +5,7 @@ Where one job of a class cannot start, the next cannot either: what is usable on
 
 from dataclasses import dataclass, field
 
+from services.placer.core import Job
 from services.placer.policy import escrow
 from services.placer.policy.assign import Ports, assign
 from services.placer.policy.defer import tell
@@ -15,7 +16,7 @@ from services.placer.policy.reserve import forbidden
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.victims import VictimPlan, find_victims
 from services.placer.standings import Standings
-from services.placer.state import Job, State
+from services.placer.state import State
 from tenure.domain.job import Placement
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why

@@ -1,17 +1,19 @@
 """P6 victims: which runs must end so that the asker fits whole. Minimal, cheapest first, checked before any is told."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from services.placer.core import Job, Run
 from services.placer.loose import Bunch, Key, merged
 from services.placer.policy.may_disrupt import AskingJob, Verdict, may_disrupt
 from services.placer.policy.openings import Openings
 from services.placer.policy.pack import pack_into
 from services.placer.room import Pool
 from services.placer.standings import Standings
-from services.placer.state import Job, Run, State
-from tenure.domain.ids import HostId, RunId
+from services.placer.state import State
+from tenure.domain.ids import BudgetPath, HostId, RunId
 from tenure.domain.job import JobSpec, Placement
 from tenure.domain.policy import Policy
 from tenure.domain.units import GpuMillis, Millis
@@ -126,7 +128,12 @@ class _Search:
         return VictimPlan(placement=placement, victims=tuple(taken))
 
     def _rank(self, key: Key) -> tuple[bool, float]:
-        return (False, 0.0) if key is None else (True, -self._standings.ratio(key[0]))
+        return (False, 0.0) if key is None else (True, -self._step(key[0]))
+
+    def _step(self, budget: BudgetPath) -> float:
+        """The budget's ratio, in whole steps: nearly equal ones say little about who has had too much."""
+        ratio, step = self._standings.ratio(budget), self._policy.victim_ratio_step
+        return ratio if math.isinf(ratio) or step <= 0 else math.floor(ratio / step) * step
 
     def _candidate(self, run_id: RunId, at_risk: GpuMillis) -> Candidate | None:
         """The run with the verdict of the gate; None if the gate keeps it after all (a clock went back)."""
@@ -135,7 +142,7 @@ class _Search:
         verdict = may_disrupt(run, job, self._by, self._now, standings=self._standings, policy=self._policy)
         if not verdict.allowed:
             return None
-        ratio = self._standings.ratio(job.spec.budget) if job.spec.allocated else 0.0
+        ratio = self._step(job.spec.budget) if job.spec.allocated else 0.0
         return Candidate(run=run, job=job, verdict=verdict, victim_ratio=ratio, gpu_ms_at_risk=at_risk)
 
 

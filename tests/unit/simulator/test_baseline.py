@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.placer.state import Run
+from services.placer.core import Run
 from simulator.agents import Behaviour
 from simulator.baseline import PRIORITY
 from simulator.baseline.limits import team_limits
