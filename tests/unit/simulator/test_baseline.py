@@ -25,8 +25,9 @@ from tenure.events.placing import (
     RunPreemptionRequested,
 )
 from tests.checks.baseline import at_risk, check_baseline
-from tests.scenario.script import script_to_world
+from tests.scenario.script import build, script_to_world
 
+QUIET = {"heartbeat": "1h", "suspect_after": "3h", "lost_after": "9h"}
 HALVES = {"a": {"share": 50}, "b": {"share": 50}}
 
 
@@ -43,8 +44,7 @@ def play(
     when: list[dict[str, Any]], *, hosts: str = "2x8", budgets: dict[str, Any] | None = None, until: str = "200h"
 ) -> World:
     """The world in which this happened, all rules checked."""
-    policy = {"heartbeat": "1h", "suspect_after": "3h", "lost_after": "9h"}
-    given = {"roles": "priority", "hosts": hosts, "budgets": budgets or HALVES, "policy": policy}
+    given = {"roles": "priority", "hosts": hosts, "budgets": budgets or HALVES, "policy": QUIET}
     world = script_to_world({"given": given, "when": when, "until": until})
     check_baseline(world.recorded)
     return world
@@ -271,6 +271,24 @@ def test_a_drain_waits_for_who_opted_out() -> None:
     world = play(when, hosts="1x8")
     assert {told.run for told in of_kind(world, RunPreemptionRequested)} == {"kept.1", "sweep.1"}
     assert of_kind(world, RunEnded, run="kept.1", cause_of_end=EndCause.DRAINED)[0].at == HOUR
+
+
+def test_a_lost_host_brings_its_jobs_back_to_the_queue() -> None:
+    """A gang that opted out ends with its host; it keeps its place in the queue, and its team's room."""
+    when = [
+        submit("gang", "0s", "a", 8, replicas=2, runs_for="10h"),
+        submit("behind", "1m", "a", 8, replicas=2, runs_for="1h"),
+    ]
+    given = {"roles": "priority", "hosts": "2x8", "budgets": {"a": {"share": 100}}, "policy": QUIET}
+    script = {"given": given, "when": when, "until": "40h"}
+    world = build(script)
+    world.at(HOUR, lambda: world.lose(HostId("h001")))
+    world.at(2 * HOUR, lambda: world.repair(HostId("h001")))
+    script_to_world(script, world)
+    check_baseline(world.recorded)
+    assert of_kind(world, RunEnded, run="gang.1", cause_of_end=EndCause.HOST_LOST)
+    assert began(world, "gang") == [0, 2 * HOUR]
+    assert began(world, "behind")[0] > 2 * HOUR
 
 
 def test_an_escrow_that_expires_lets_the_asker_ask_again() -> None:
