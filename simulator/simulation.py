@@ -1,6 +1,6 @@
 """A history, or a what-if, in the services' own hands: jobs come in as a trace says, hosts fail as a list says.
 
-    trace, faults, edits of the tree -> World (deciders, virtual agents, virtual clock) -> the log
+trace, faults, edits of the tree -> World (deciders, virtual agents, virtual clock) -> the log
 """
 
 import gc

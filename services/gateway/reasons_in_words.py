@@ -26,8 +26,8 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "no job with a contract could use these GPUs now",
     ),
     _R.START_AT_RISK: (
-        "these {gpus} GPUs are idle and it may be preempted: {team} holds {team_protected} of the {team_limit} protected "
-        "GPUs it may have",
+        "these {gpus} GPUs are idle and it may be preempted: {team} holds {team_protected} of the {team_limit} "
+        "protected GPUs it may have",
         "its team is at its limit of protected GPUs, so it may be preempted",
     ),
     _R.DISRUPT_UNALLOCATED: (
@@ -101,6 +101,21 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "the GPUs held for it were given up at {deadline_ms}: {victims_still_there} of {victims} runs had not gone",
         "the GPUs that were held for it were not freed in time",
     ),
+    _R.DISRUPT_PROMISED: (
+        "its protection ended at {protected_until_ms}, and its GPUs were promised to a gang that starts at "
+        "{latest_start_ms} at the latest",
+        "its GPUs were promised to a gang with a latest start",
+    ),
+    _R.DEFER_NO_TIMETABLE: (
+        "its {gpus_asked} GPUs cannot be promised for any time yet: too many belong to budgets that are not ahead of "
+        "its own",
+        "its GPUs cannot be promised for any time yet",
+    ),
+    _R.RESERVE_EARLIEST: (
+        "its {gpus} GPUs on {hosts} hosts can be had then at the latest, {runs_in_the_way} runs are in the way",
+        "its GPUs can be had then at the latest",
+    ),
+    _R.RESERVE_HOST_GONE: ("its host {host} cannot be had any more", "a host of it cannot be had any more"),
     _R.DEFER_NO_SUCH_HOSTS: ("no host that takes runs now could hold one of its replicas",),
     _R.REQUEUE_PREEMPTED: (
         "it can resume, so it is back in the queue with its submit time {submitted_at_ms} and its checkpoint of "

@@ -146,6 +146,11 @@ def all_gpus(count: int) -> int:
     return (1 << count) - 1
 
 
+def masks_of(placement: Placement) -> dict[HostId, int]:
+    """A bit for each GPU of a placement, by host."""
+    return {host: gpu_mask(gpus) for host, gpus in gpus_by_host(placement).items()}
+
+
 def gpu_mask(gpus: tuple[int, ...]) -> int:
     """The mask of these GPU indices."""
     mask = 0

@@ -5,13 +5,14 @@ from functools import partial
 from services.placer.evolve import READS, evolve
 from services.placer.policy import escrow
 from services.placer.policy.drain import drain
+from services.placer.policy.reserve import drop_broken, honour, next_due
 from services.placer.policy.settle import settle
 from services.placer.policy.starts import plan_starts
 from services.placer.standings import Standings
 from services.placer.state import State, dump, initial, load
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
-from tenure.events.fact import Lane
+from tenure.events.fact import Fact, Lane
 from tenure.runtime.role import Decision, Role
 
 
@@ -27,8 +28,12 @@ def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
     if expired:
         return Decision(assumes=state.position, facts=expired)
     state.expire(now)
+    broken = list(drop_broken(state, now))
+    if broken:
+        return Decision(assumes=state.position, facts=broken)
     standings = current_standings(state)
-    stops = list(drain(state, now, standings=standings, policy=policy))  # 3. draining hosts (P9)
+    stops: list[Fact] = list(drain(state, now, standings=standings, policy=policy))  # 3. draining hosts (P9)
+    stops += honour(state, now, standings=standings, policy=policy)
     if stops:
         return Decision(assumes=state.position, facts=stops)
     planned = plan_starts(state, now, standings=standings, policy=policy)  # 4. in rank order, whole gangs (P4-P8)
@@ -43,7 +48,7 @@ def current_standings(state: State) -> Standings:
     standings = Standings(state.core.standings)
     for made in state.core.commitments:
         standings.add(made.budget, made.gpu_ms)
-    for asker in sorted(state.core.escrows):
+    for asker in sorted(state.core.escrows.keys() - state.core.reservations.keys()):
         spec = state.core.jobs[asker].spec
         standings.add(spec.budget, spec.commitment_gpu_ms)
     return standings
@@ -54,6 +59,7 @@ def next_change(state: State, now: Millis) -> Millis:
     instants = [kept.deadline for kept in state.core.escrows.values()]
     if state.waiting.lines or state.draining:
         instants += [state.loose.next_end(state.firm) or 0, state.reasons.again_at or 0]
+    instants += next_due(state)
     return min((instant for instant in instants if instant > now), default=now + FAR_AWAY)
 
 

@@ -49,6 +49,7 @@ def _host_registered(state: State, fact: HostRegistered) -> None:
             last_seen=known.last_seen if known else fact.at,
             fatal=known.fatal if known else False,
         )
+        state.largest_host = max(state.largest_host, spec.gpus)
         state.refresh(spec.host)
 
 
@@ -122,9 +123,9 @@ def _run_assigned(state: State, fact: RunAssigned) -> None:
         state.refresh(host)
     state.unindex_job(fact.job)
     state.cancelled.pop(fact.job, None)  # a cancel that came between the decision and this fact: the run is stopped
-    core.reservations.pop(fact.job, None)
+    counted = state.unreserve(fact.job)
     core.said.pop(fact.job, None)
-    if fact.allocated:
+    if fact.allocated and not counted:
         gpu_ms = job.spec.commitment_gpu_ms
         core.commitments.append(Commitment(position=core.position, budget=fact.budget, gpu_ms=gpu_ms))
         state.ratios += 1
@@ -219,7 +220,7 @@ def _job_finished(state: State, fact: JobFinished) -> None:
     if fact.job in core.escrows:
         state.give_up(fact.job)
         state.idle_until = None
-    core.reservations.pop(fact.job, None)
+    state.unreserve(fact.job)
     core.said.pop(fact.job, None)
 
 
@@ -234,12 +235,17 @@ def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
 
 
 def _reservation_made(state: State, fact: ReservationMade) -> None:
-    kept = Reservation(job=fact.job, placement=fact.placement, latest_start=fact.latest_start)
-    state.core.reservations[fact.job] = kept
+    state.reserve(Reservation(job=fact.job, placement=fact.placement, latest_start=fact.latest_start))
+    job = state.core.jobs.get(fact.job)
+    if job is not None:
+        made = Commitment(position=state.core.position, budget=job.spec.budget, gpu_ms=job.spec.commitment_gpu_ms)
+        state.core.commitments.append(made)
+        state.ratios += 1
 
 
 def _reservation_dropped(state: State, fact: ReservationDropped) -> None:
-    state.core.reservations.pop(fact.job, None)
+    if state.unreserve(fact.job):
+        state.ratios += 1
 
 
 def _ignore(state: State, fact: Fact) -> None:

@@ -4,7 +4,7 @@ priority allocated ones past their protection. Kept up to date, so that no decis
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 
 from tenure.domain.ids import BudgetPath, HostId, RunId
 from tenure.domain.tree import ROOT, lineage
@@ -54,9 +54,11 @@ class Bunch:
         self.runs[run] = (size, safe_until)
         insort(self._by_size.setdefault(size, []), (-safe_until, run))
 
-    def sizes(self, now: Millis, *, resume_cost_ms: Millis) -> list[Iterator[tuple[GpuMillis, RunId]]]:
-        """GPU-time at risk and name of each, apart by size, in each the least first."""
-        return [_at_risk(size, runs, now, resume_cost_ms) for size, runs in self._by_size.items()]
+    def lines(self, now: Millis, resumable: bool, *, resume_cost_ms: Millis) -> list[Iterator[tuple[GpuMillis, RunId]]]:
+        """GPU-time at risk and name of each that can resume, or of each that cannot; apart by size, the least first."""
+        return [
+            _at_risk(size, runs, now, resume_cost_ms) for size, runs in self._by_size.items() if size[1] == resumable
+        ]
 
     def _forget(self, run: RunId) -> Size:
         size, safe_until = self.runs.pop(run)
@@ -73,11 +75,6 @@ def _at_risk(
     gpus, resumable = size
     most = resume_cost_ms if resumable else now
     return ((gpus * min(max(0, now + minus_safe), most), run) for minus_safe, run in runs)
-
-
-def merged(bunches: Iterable[Bunch], now: Millis, *, resume_cost_ms: Millis) -> Iterator[tuple[GpuMillis, RunId]]:
-    """The runs of these bunches together, the least at risk first; of a size the one that began last."""
-    return heapq.merge(*[line for bunch in bunches for line in bunch.sizes(now, resume_cost_ms=resume_cost_ms)])
 
 
 class Loose:

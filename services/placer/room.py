@@ -123,6 +123,15 @@ class Room:
             if self._trail is not None:
                 self._trail.append((pool, host, before))
 
+    def block(self, masks: dict[HostId, int]) -> None:
+        """The same of GPUs given as bits by host."""
+        for host, mask in masks.items():
+            pool = self._pool_of.get(host)
+            if pool is not None and self._trail is not None:
+                before = pool.masks[host]
+                pool.set(host, before & ~mask)
+                self._trail.append((pool, host, before))
+
     @contextmanager
     def trial(self) -> Iterator[None]:
         """All that is taken inside is put back at the end. Trials may be inside each other."""

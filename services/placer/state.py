@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from services.placer.alike import Waiting
-from services.placer.core import Core, Escrow, Job, Run, Stop, all_gpus, gpu_mask
+from services.placer.core import Core, Escrow, Job, Reservation, Run, Stop, all_gpus, gpu_mask, masks_of
 from services.placer.loose import Loose
 from services.placer.room import Room
 from tenure.domain.host import HostState
@@ -64,6 +64,12 @@ class State:
         self.ports: dict[int, int] = {}
         """MASTER_PORTs in use, by how many runs."""
         self.draining: dict[HostId, None] = {}
+        self.reserved: dict[JobId, dict[HostId, int]] = {}
+        """By job with a reservation a bit for each GPU that is kept for it, by host."""
+        self.largest_host = max((host.spec.gpus for host in core.hosts.values()), default=0)
+        """GPUs of the largest host: who needs more is a gang that needs several."""
+        for reservation in core.reservations.values():
+            self.reserve(reservation)
         self.attention: dict[RunId, None] = {}
         """Runs that changed and may need a fact of ours, in that order. Scratch: emptied when none is due."""
         self.cancelled: dict[JobId, None] = {}
@@ -76,6 +82,11 @@ class State:
         """Counts how often the ratios may have moved: a ranking, a start, an escrow."""
         self.idle_until: Millis | None = None
         """Scratch of `decide`: nothing to decide before this instant unless a fact comes. None: look again."""
+        self._index()
+
+    def _index(self) -> None:
+        """Make all indexes from the core."""
+        core = self.core
         for escrow in core.escrows.values():
             self._keep(escrow.placement)
         for run in core.runs.values():
@@ -177,6 +188,20 @@ class State:
             self.fasten(run)
             self._wait_for(stop.by, +1)
             run.stop = stop
+
+    def reserve(self, reservation: Reservation) -> None:
+        """These GPUs are kept for a gang from a latest start on."""
+        self.core.reservations[reservation.job] = reservation
+        self.reserved[reservation.job] = masks_of(reservation.placement)
+
+    def unreserve(self, job: JobId) -> bool:
+        """Nothing is reserved for the job any more. Returns whether something was."""
+        if self.core.reservations.pop(job, None) is None:
+            return False
+        del self.reserved[job]
+        self.grown += 1  # who was kept out may look again
+        self.idle_until = None
+        return True
 
     def keep(self, escrow: Escrow) -> None:
         """These GPUs are kept for an asker, who does not wait for others meanwhile."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId, JobId, RunId
-from tenure.domain.job import JobSpec
+from tenure.domain.job import JobSpec, gpus_by_host
 from tenure.domain.reasons import EndCause, Reason
 from tenure.domain.units import Millis
 from tenure.events.budgets import JobAdmitted, RunCharged
@@ -19,6 +19,7 @@ from tenure.events.intake import JobCancelRequested
 from tenure.events.placing import (
     JobFinished,
     JobRequeued,
+    ReservationMade,
     RunAssigned,
     RunEnded,
     RunPreemptionRequested,
@@ -42,6 +43,8 @@ class _Watch:
         self.protected: dict[RunId, Millis] = {}
         self.at_risk: set[RunId] = set()
         """Runs that were started without protection, whatever their contract asks for (the baseline's B4)."""
+        self.reserved: dict[JobId, dict[HostId, tuple[int, ...]]] = {}
+        """What was promised to a gang (P8)."""
         self.told: set[RunId] = set()
         self.over: set[JobId] = set()
         self.between: dict[JobId, RunId] = {}
@@ -140,6 +143,10 @@ def _preemption(watch: _Watch, fact: RunPreemptionRequested) -> None:
         _right(watch, fact, asker, victim)
 
 
+def _reserved(watch: _Watch, fact: ReservationMade) -> None:
+    watch.reserved[fact.job] = gpus_by_host(fact.placement)
+
+
 def _right(watch: _Watch, fact: RunPreemptionRequested, asker: JobSpec, victim: JobSpec) -> None:
     """I9: by which right an allocated job displaces an allocated run."""
     run = fact.run
@@ -150,6 +157,10 @@ def _right(watch: _Watch, fact: RunPreemptionRequested, asker: JobSpec, victim: 
     elif fact.why.reason is Reason.DISRUPT_AT_RISK:
         if run not in watch.at_risk:
             watch.say(f"I9: {fact.by} displaces {run}, which is not at risk")
+    elif fact.why.reason is Reason.DISRUPT_PROMISED:
+        promised, held = watch.reserved.get(JobId(fact.by), {}), gpus_by_host(watch.running[fact.job].placement)
+        if not any(set(promised.get(host, ())) & set(gpus) for host, gpus in held.items()):
+            watch.say(f"I9: {run} holds nothing that was promised to {fact.by}")
     elif asker.budget != victim.budget or asker.priority <= victim.priority:
         watch.say(f"I9: {fact.by} displaces {run} by {fact.why.reason}")
 
@@ -213,6 +224,7 @@ _FOLD: dict[Kind, Callable[[_Watch, Any], None]] = {
     RunAssigned: _assigned,
     RunStarted: _started,
     RunPreemptionRequested: _preemption,
+    ReservationMade: _reserved,
     RunStopRequested: _stop,
     RunEnded: _ended,
     RunCharged: _charged,

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     DISRUPT_LOWER_RATIO = "disrupt_lower_ratio"
     DISRUPT_HIGHER_PRIORITY = "disrupt_higher_priority"
     DISRUPT_AT_RISK = "disrupt_at_risk"
+    DISRUPT_PROMISED = "disrupt_promised"
     # ... or not
     KEEP_NOT_STARTED = "keep_not_started"
     KEEP_PROTECTED = "keep_protected"
@@ -44,6 +45,10 @@ class Reason(StrEnum):
     DEFER_VICTIMS_STOPPING = "defer_victims_stopping"
     DEFER_ESCROW_EXPIRED = "defer_escrow_expired"
     DEFER_NO_SUCH_HOSTS = "defer_no_such_hosts"
+    DEFER_NO_TIMETABLE = "defer_no_timetable"
+    # a blocked gang has a timetable, or has none any more
+    RESERVE_EARLIEST = "reserve_earliest"
+    RESERVE_HOST_GONE = "reserve_host_gone"
     # a job goes back to the queue, or does not enter it
     REQUEUE_PREEMPTED = "requeue_preempted"
     REQUEUE_HOST_LOST = "requeue_host_lost"

@@ -5,7 +5,7 @@
 The lines a reader may count on: `capacity`, `job_submitted`, `run_started`, `run_ended`, `job_finished`. Further types
 tell more of the same log: `origin` (first; the epoch milliseconds of t = 0), `host`, `job_rejected`, `run_assigned`,
 `run_not_started` (it ended before every replica ran), `preemption_requested`, `job_requeued`, `cancel_requested`,
-`host_state`, `budget_tree`. The lines themselves are in `tenure.export.lines`.
+`reservation_made`, `host_state`, `budget_tree`. The lines themselves are in `tenure.export.lines`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +26,7 @@ from tenure.events.intake import JobCancelRequested, JobSubmitted
 from tenure.events.placing import (
     JobFinished,
     JobRequeued,
+    ReservationMade,
     RunAssigned,
     RunEnded,
     RunPreemptionRequested,
@@ -62,6 +63,8 @@ def lines(facts: Iterable[Recorded], *, origin_ms: Millis | None = None) -> Iter
         each.t = seconds(each.t - origin)
         if type(each) is line.RunStart:
             each.protected_until = seconds(each.protected_until - origin)
+        elif type(each) is line.Reserved:
+            each.latest_start = seconds(each.latest_start - origin)
         elif type(each) is line.RunEnd and each.checkpoint is not msgspec.UNSET:
             each.checkpoint = seconds(each.checkpoint - origin)
         yield encode(each)
@@ -173,6 +176,13 @@ def _preemption(export: _Export, fact: RunPreemptionRequested) -> None:
     )
 
 
+def _reserved(export: _Export, fact: ReservationMade) -> None:
+    held = gpus_by_host(fact.placement)
+    export.told.append(
+        line.Reserved(fact.at, "reservation_made", fact.job, held, fact.latest_start, fact.waits_for, fact.why)
+    )
+
+
 def _cancel(export: _Export, fact: JobCancelRequested) -> None:
     export.told.append(line.CancelRequest(fact.at, "cancel_requested", fact.job, fact.by))
 
@@ -209,6 +219,7 @@ _FOLD: dict[Kind, Callable[[_Export, Any], None]] = {
     JobFinished: _finished,
     JobRequeued: _requeued,
     RunPreemptionRequested: _preemption,
+    ReservationMade: _reserved,
     JobCancelRequested: _cancel,
     HostStateChanged: _host_state,
     BudgetTreeChanged: _tree,

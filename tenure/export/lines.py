@@ -131,6 +131,16 @@ class CancelRequest(Line, gc=False):
     by: UserName
 
 
+class Reserved(Line, gc=False):
+    """Hosts are kept for a blocked gang (P8); `latest_start` in the unit of `t`."""
+
+    job: JobId
+    hosts: Held
+    latest_start: float
+    waits_for: tuple[RunId, ...]
+    reason: Why
+
+
 class HostStateChange(Line, gc=False):
     """A host is in another state."""
 

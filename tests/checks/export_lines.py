@@ -35,6 +35,8 @@ class _Seen:
         self.offered: dict[str, int] = {}
         self.states: dict[str, str] = {}
         self.asked: dict[str, Line] = {}
+        self.promised: dict[str, dict[str, list[int]]] = {}
+        """By job what its last reservation keeps for it (P8)."""
         self.cancelled: set[str] = set()
 
     def say(self, finding: str) -> None:
@@ -157,12 +159,20 @@ def _asked(seen: _Seen, line: Line) -> None:
         _right(seen, line, asker, victim)
 
 
+def _reserved(seen: _Seen, line: Line) -> None:
+    seen.promised[line["job"]] = line["hosts"]
+
+
 def _right(seen: _Seen, line: Line, asker: Line, victim: Line) -> None:
     """I9: by which right an allocated job displaces an allocated run."""
     numbers = line["reason"]["numbers"]
     if line["reason"]["reason"] == "disrupt_at_risk":
         if not seen.runs[line["run"]]["at_risk"]:
             seen.say(f"I9: {line['by']} displaces {line['run']}, which is not at risk")
+    elif line["reason"]["reason"] == "disrupt_promised":
+        promised, held = seen.promised.get(line["by"], {}), seen.runs[line["run"]]["hosts"]
+        if not any(set(promised.get(host, ())) & set(gpus) for host, gpus in held.items()):
+            seen.say(f"I9: {line['run']} holds nothing that was promised to {line['by']}")
     elif asker["budget"] == victim["budget"]:
         if asker["priority"] <= victim["priority"]:
             seen.say(f"I9: {line['by']} displaces {line['run']} of its own budget without a higher priority")
@@ -250,6 +260,7 @@ _LOOK: dict[str, Callable[[_Seen, Line], None]] = {
     "run_assigned": _assigned,
     "run_started": _started,
     "preemption_requested": _asked,
+    "reservation_made": _reserved,
     "run_ended": _ended,
     "run_not_started": _ended,
     "job_requeued": _requeued,

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId, JobId, RunId
-from tenure.domain.job import JobSpec, gpus_by_host
+from tenure.domain.job import JobSpec, Placement, gpus_by_host
 from tenure.domain.reasons import EndCause, Reason
 from tenure.domain.units import GpuMillis, Millis
 from tenure.events.budgets import JobAdmitted, JobRejected, RunCharged
@@ -16,6 +16,8 @@ from tenure.events.intake import JobCancelRequested, JobSubmitted
 from tenure.events.placing import (
     JobFinished,
     JobRequeued,
+    ReservationDropped,
+    ReservationMade,
     RunAssigned,
     RunEnded,
     RunPreemptionRequested,
@@ -135,9 +137,12 @@ def check_ends(facts: Iterable[Fact]) -> None:
     specs: dict[JobId, JobSpec] = {}
     cancelled: set[JobId] = set()
     told: dict[RunId, Fact] = {}
+    promised: dict[str, Placement] = {}
     for fact in facts:
         if isinstance(fact, JobAdmitted):
             specs[fact.job] = fact.spec
+        elif isinstance(fact, ReservationMade):
+            promised[fact.job] = fact.placement
         elif isinstance(fact, JobCancelRequested):
             cancelled.add(fact.job)
         elif isinstance(fact, RunAssigned):
@@ -149,6 +154,8 @@ def check_ends(facts: Iterable[Fact]) -> None:
             assert fact.run not in told, f"{fact.run} was told to end twice"
             told[fact.run] = fact
             _check_preemption(fact, placed[fact.run], protected, specs)
+            if fact.why.reason is Reason.DISRUPT_PROMISED:
+                assert shares_gpus(promised[fact.by], placed[fact.run].placement), f"P8: not promised: {fact}"
         elif isinstance(fact, RunStopRequested):
             assert fact.run not in told, f"{fact.run} was told to end twice"
             told[fact.run] = fact
@@ -177,9 +184,29 @@ def _check_preemption(
     if fact.why.reason is Reason.DISRUPT_LOWER_RATIO:
         numbers = fact.why.numbers
         assert float(numbers["ratio"] or 0) + float(numbers["margin"] or 0) < float(numbers["victim_ratio"] or 0), "I9"
-    elif victim.allocated:
+    elif victim.allocated and fact.why.reason is not Reason.DISRUPT_PROMISED:
         assert fact.why.reason is Reason.DISRUPT_HIGHER_PRIORITY and asker.budget == victim.budget, f"I9: {fact}"
         assert asker.priority > specs[victim.job].priority
+
+
+def shares_gpus(one: Placement, other: Placement) -> bool:
+    """Whether there is a GPU in both."""
+    held = gpus_by_host(other)
+    return any(set(gpus) & set(held.get(host, ())) for host, gpus in gpus_by_host(one).items())
+
+
+def check_reservations(facts: Iterable[Fact]) -> None:
+    """P8: a latest start never moves later while a reservation stands, and is kept but for a grace that took longer."""
+    standing: dict[JobId, Millis] = {}
+    for fact in facts:
+        if isinstance(fact, ReservationMade):
+            assert fact.latest_start <= standing.get(fact.job, fact.latest_start), f"P8: {fact.job} slips"
+            standing[fact.job] = fact.latest_start
+        elif isinstance(fact, ReservationDropped | JobFinished):
+            standing.pop(fact.job, None)
+        elif isinstance(fact, RunAssigned) and fact.job in standing:
+            late = fact.at - standing.pop(fact.job)
+            assert late <= 0, f"P8: {fact.job} starts {late} ms after its latest start"
 
 
 def check_occupancy(facts: Sequence[Fact]) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
-from services.placer.alike import Alike, Line
+from services.placer.alike import Alike, Line, alike_of
 from services.placer.core import Job
 from services.placer.policy.may_disrupt import may_have
 from services.placer.policy.settle import FACTS_MAX
@@ -65,7 +65,7 @@ class _Telling:
         turned: list[JobId] = []
         for job, line in self._to_ask():
             said = state.core.said.get(job)
-            if said is None or said.reason is reason_of(state, line.alike):
+            if said is None or said.reason in (reason_of(state, line.alike), Reason.DEFER_NO_TIMETABLE):
                 continue
             if now - said.at >= SAY_AGAIN_AFTER:
                 turned.append(job)
@@ -89,7 +89,7 @@ class _Telling:
 
     def _fact(self, job_id: JobId) -> PlacementDeferred:
         job = self._state.core.jobs[job_id]
-        alike = self._state.waiting.line_of[job_id].alike
+        alike = alike_of(job.spec)
         why = self._whys.get(alike)
         if why is None:
             kept = kept_runs(self._state, job, standings=self._standings, policy=self._policy)

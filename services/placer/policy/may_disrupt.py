@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from services.placer.core import Job, Run
 from services.placer.standings import Standings
-from tenure.domain.ids import BudgetPath, HostId
+from tenure.domain.ids import BudgetPath, HostId, JobId
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.tree import parting
@@ -32,6 +32,14 @@ class DrainingHost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Promised:
+    """A gang whose reservation was promised the GPUs (P8): by what right was decided when it was made."""
+
+    job: JobId
+    latest_start: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Whether the run may be disrupted, and the numbers that say so."""
 
@@ -40,7 +48,7 @@ class Verdict:
 
 
 def may_disrupt(
-    run: Run, victim: Job, by: AskingJob | DrainingHost, now: Millis, *, standings: Standings, policy: Policy
+    run: Run, victim: Job, by: AskingJob | DrainingHost | Promised, now: Millis, *, standings: Standings, policy: Policy
 ) -> Verdict:
     """P5. `victim` is the job of `run`. Missing start facts mean protected; ties never justify preemption."""
     if isinstance(by, DrainingHost) and by.fatal:
@@ -56,6 +64,16 @@ def may_disrupt(
     if isinstance(by, DrainingHost):
         return _verdict(
             True, Reason.DISRUPT_HOST_DRAINS, "P9", host=by.host, protected_until_ms=run.protected_until, now_ms=now
+        )
+    if isinstance(by, Promised):
+        return _verdict(
+            True,
+            Reason.DISRUPT_PROMISED,
+            "P8",
+            job=by.job,
+            latest_start_ms=by.latest_start,
+            protected_until_ms=run.protected_until,
+            now_ms=now,
         )
     return _compare(run.protected_until, victim, by, now, standings=standings, policy=policy)
 

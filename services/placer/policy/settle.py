@@ -30,7 +30,7 @@ _FINAL: dict[EndCause, JobState] = {
 
 
 def settle(state: State, now: Millis) -> Iterator[Fact]:
-    """The facts that are due for runs which changed and for queued jobs that were cancelled; the rest comes next.
+    """The facts that are due for runs that changed, by name, and for cancelled queued jobs; the rest comes next.
 
     Cut only between runs: what ends a run and what becomes of its job are written together or not at all.
     """
@@ -40,7 +40,7 @@ def settle(state: State, now: Millis) -> Iterator[Fact]:
         if job.ending is not None and count < FACTS_MAX:
             count += 1
             yield _next_for_job(job.ending, job, now)
-    for run_id in state.attention:
+    for run_id in sorted(state.attention):
         run = state.core.runs[run_id]
         for fact in settle_run(run, state.core.jobs[run.job], state, now):
             count += 1

@@ -12,7 +12,7 @@ from services.placer.policy.defer import tell
 from services.placer.policy.hope import hopeful
 from services.placer.policy.openings import Openings
 from services.placer.policy.pack import pack
-from services.placer.policy.reserve import forbidden
+from services.placer.policy.reserve import forbidden, reserve
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.victims import VictimPlan, find_victims
 from services.placer.standings import Standings
@@ -43,7 +43,7 @@ def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Poli
     """Starts and preemptions in rank order, whole gangs only (P4, P6). At most one victim set is asked for at a time.
 
     One victim set a decision keeps the next one honest: it sees the runs that were told, and their GPUs in escrow.
-    When nothing starts, the reasons that were not said yet.
+    When nothing starts, a timetable for a gang that has none (P8), else the reasons that were not said yet.
     """
     plan = Plan(standings, Ports(state))
     with state.room.trial():
@@ -52,7 +52,11 @@ def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Poli
         _serve(plan, state, now, policy=policy)
     if not plan.facts:
         state.barren = (state.grown, state.ratios)
-    return plan.facts or [*tell(state, now, standings=standings, policy=policy)]
+    return (
+        plan.facts
+        or list(reserve(state, now, standings=standings, policy=policy))
+        or [*tell(state, now, standings=standings, policy=policy)]
+    )
 
 
 def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
@@ -99,8 +103,7 @@ def _fit(state: State, job: Job, now: Millis) -> Placement | None:
     if not kept:
         return pack(state.room, spec)
     with state.room.trial():
-        for reservation in kept:
-            state.room.take(reservation.placement)
+        state.room.block(kept)
         return pack(state.room, spec)
 
 
@@ -135,12 +138,9 @@ def _victims(
     plan: Plan, state: State, job: Job, now: Millis, *, openings: Openings, policy: Policy
 ) -> VictimPlan | None:
     kept = forbidden(state, job=job.job, spec=job.spec, now=now)
-    if not kept:
-        return find_victims(state, job, now, openings=openings, standings=plan.standings, policy=policy)
     with state.room.trial():
-        for reservation in kept:
-            state.room.take(reservation.placement)
-        return find_victims(state, job, now, openings=openings, standings=plan.standings, policy=policy)
+        state.room.block(kept)
+        return find_victims(state, job, now, blocked=kept, openings=openings, standings=plan.standings, policy=policy)
 
 
 def _preempt(plan: Plan, state: State, job: Job, found: VictimPlan, now: Millis, *, policy: Policy) -> None:

@@ -1,12 +1,13 @@
 """P6 victims: which runs must end so that the asker fits whole. Minimal, cheapest first, checked before any is told."""
 
+import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
 from services.placer.core import Job, Run
-from services.placer.loose import Bunch, Key, merged
+from services.placer.loose import Bunch, Key
 from services.placer.policy.may_disrupt import AskingJob, Verdict, may_disrupt
 from services.placer.policy.openings import Openings
 from services.placer.policy.pack import pack_into
@@ -32,6 +33,7 @@ class Candidate:
 
 VICTIM_ORDER: tuple[Callable[[Candidate], bool | float | str], ...] = (  # the first difference decides
     lambda candidate: candidate.job.spec.allocated,  # unallocated first
+    lambda candidate: not candidate.job.spec.resumable,  # then those who can go on later
     lambda candidate: -candidate.victim_ratio,  # then the budget furthest over its share
     lambda candidate: candidate.gpu_ms_at_risk,  # then the least work lost
     lambda candidate: candidate.run.run,  # only to make the order total
@@ -52,9 +54,18 @@ def asking(spec: JobSpec) -> AskingJob:
 
 
 def find_victims(
-    state: State, job: Job, now: Millis, *, openings: Openings, standings: Standings, policy: Policy
+    state: State,
+    job: Job,
+    now: Millis,
+    *,
+    openings: Openings,
+    standings: Standings,
+    policy: Policy,
+    blocked: Mapping[HostId, int] | None = None,
 ) -> VictimPlan | None:
     """Look for runs that may and must end so that `job` fits whole; None if there are none. Never a stopping run.
+
+    `blocked`: by host GPUs that it may not use, whoever holds them (P8).
 
     Of the pools' plans the cheapest: compared victim by victim, the dearest first; ties by name of the pool.
     """
@@ -64,25 +75,30 @@ def find_victims(
         return None
     found = []
     for _, pool in state.room.pools_for(spec):
-        if _could_fit(pool, bunches.values(), spec):
+        if _could_fit(pool, bunches.values(), spec, blocked or {}):
             search = _Search(state, job, now, standings=standings, policy=policy)
-            plan = search.choose(pool, search.candidates(bunches))
+            plan = search.choose(pool, search.candidates(bunches), blocked or {})
             if plan is not None:
                 found.append(plan)
     return min(found, key=lambda plan: sorted(map(_victim_order, plan.victims), reverse=True), default=None)
+
+
+def lost_for_good(candidate: Candidate) -> GpuMillis:
+    """GPU-time whose work nobody can get back: a run that cannot resume loses all it did."""
+    return 0 if candidate.job.spec.resumable else candidate.gpu_ms_at_risk
 
 
 def _victim_order(candidate: Candidate) -> tuple[bool | float | str, ...]:
     return tuple(key(candidate) for key in VICTIM_ORDER)
 
 
-def _could_fit(pool: Pool, bunches: Iterable[Bunch], spec: JobSpec) -> bool:
+def _could_fit(pool: Pool, bunches: Iterable[Bunch], spec: JobSpec, blocked: Mapping[HostId, int]) -> bool:
     """Whether the gang would fit if all of them ended."""
     masks = dict(pool.masks)
     for bunch in bunches:
         for host, mask in bunch.masks.items():
             if host in masks:
-                masks[host] |= mask
+                masks[host] |= mask & ~blocked.get(host, 0)
     gpus = spec.gpus_per_replica
     return sum([mask.bit_count() // gpus for mask in masks.values()]) >= spec.replicas
 
@@ -96,39 +112,50 @@ class _Search:
 
     def candidates(self, bunches: dict[Key, Bunch]) -> Iterator[Candidate]:
         """The runs of these bunches in the order of `VICTIM_ORDER`, made as they are asked for."""
-        ranked = sorted((self._rank(key), number) for number, key in enumerate(bunches))
-        in_order = list(bunches.values())
-        for _, alike in groupby(ranked, key=lambda entry: entry[0]):
-            bunches_alike = [in_order[number] for _, number in alike]
-            for at_risk, run in merged(bunches_alike, self._now, resume_cost_ms=self._policy.resume_cost_ms):
+        ranked = sorted(
+            (*self._rank(key, resumable), number, resumable)
+            for number, key in enumerate(bunches)
+            for resumable in (True, False)
+        )
+        in_order, cost = list(bunches.values()), self._policy.resume_cost_ms
+        for _, alike in groupby(ranked, key=lambda entry: entry[:3]):
+            lines = [line for *_, n, can in alike for line in in_order[n].lines(self._now, can, resume_cost_ms=cost)]
+            for at_risk, run in heapq.merge(*lines):
                 candidate = self._candidate(run, at_risk)
                 if candidate is not None:
                     yield candidate
 
-    def choose(self, pool: Pool, candidates: Iterable[Candidate]) -> VictimPlan | None:
-        """Add the cheapest until the gang fits, then drop, dearest first, whoever is not needed."""
+    def choose(self, pool: Pool, candidates: Iterable[Candidate], blocked: Mapping[HostId, int]) -> VictimPlan | None:
+        """Add the cheapest until the gang fits, then drop, dearest first, whoever is not needed.
+
+        For a gang that needs several hosts all are added: then what is dropped first is the most work that would be
+        lost for good, wherever it is.
+        """
         spec = self._job.spec
         masks = self._state.masks
-        room = _Widening(pool.masks, gpus=spec.gpus_per_replica)
+        everybody = spec.gpus > self._state.largest_host
+        room = _Widening(pool.masks, gpus=spec.gpus_per_replica, blocked=blocked)
         taken: list[Candidate] = []
         for candidate in candidates:
             if room.add(masks[candidate.run.run]):
                 taken.append(candidate)
-                if room.fits >= spec.replicas:
+                if room.fits >= spec.replicas and not everybody:
                     break
         if room.fits < spec.replicas:
             return None
-        for candidate in reversed(taken.copy()):
+        taken.reverse()
+        for candidate in sorted(taken, key=lost_for_good, reverse=True):
             held = masks[candidate.run.run]
             if room.fits - room.gain_of(held) >= spec.replicas:
                 room.remove(held)
                 taken.remove(candidate)
+        taken.reverse()
         placement = pack_into(room.pool(), spec)
         assert placement is not None, "the room was counted to hold the gang"
         return VictimPlan(placement=placement, victims=tuple(taken))
 
-    def _rank(self, key: Key) -> tuple[bool, float]:
-        return (False, 0.0) if key is None else (True, -self._step(key[0]))
+    def _rank(self, key: Key, resumable: bool) -> tuple[bool, bool, float]:
+        return (False, not resumable, 0.0) if key is None else (True, not resumable, -self._step(key[0]))
 
     def _step(self, budget: BudgetPath) -> float:
         """The budget's ratio, in whole steps: nearly equal ones say little about who has had too much."""
@@ -149,17 +176,18 @@ class _Search:
 class _Widening:
     """How many replicas fit a pool while runs are being taken out of it, kept up to date run by run."""
 
-    def __init__(self, masks: dict[HostId, int], *, gpus: int) -> None:
+    def __init__(self, masks: dict[HostId, int], *, gpus: int, blocked: Mapping[HostId, int]) -> None:
         self._masks = dict(masks)
-        self._gpus = gpus
+        self._gpus, self._blocked = gpus, blocked
         self.fits = sum([mask.bit_count() // gpus for mask in masks.values()])
 
     def add(self, held: dict[HostId, int]) -> bool:
         """Take a run out. False if it holds nothing here."""
         masks, gpus, here = self._masks, self._gpus, False
-        for host, mask in held.items():
+        for host, everything in held.items():
             before = masks.get(host)
-            if before is not None:
+            mask = everything & ~self._blocked.get(host, 0)
+            if before is not None and mask:
                 here = True
                 masks[host] = before | mask
                 self.fits += (before | mask).bit_count() // gpus - before.bit_count() // gpus

@@ -1,0 +1,148 @@
+"""P8: when and where a blocked gang can start at the latest, from the ends of the protections in its way.
+
+Of every run on a host it is known when the gang may have its GPUs: at once (unallocated), when its protection ends and
+it has had its grace period (P5 gives it away, asked now and not again), or never. The earliest instant at which all
+replicas fit is the latest start; the hosts are those that disturb the least then.
+"""
+
+from dataclasses import dataclass
+
+from services.placer.core import Run
+from services.placer.policy.may_disrupt import may_have
+from services.placer.policy.pack import pack_into
+from services.placer.policy.victims import asking
+from services.placer.room import Pool
+from services.placer.standings import Standings
+from services.placer.state import State
+from tenure.domain.ids import HostId, RunId
+from tenure.domain.job import JobSpec, Placement, gpus_by_host
+from tenure.domain.policy import Policy
+from tenure.domain.units import Millis
+
+Gain = tuple[Millis, HostId, int, RunId]
+"""From this instant on the gang may have these GPUs of the host, which the run holds now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timetable:
+    """Where the gang starts, when at the latest, and the allocated runs that have to end for it."""
+
+    placement: Placement
+    latest_start: Millis
+    waits_for: tuple[RunId, ...]
+
+
+def find_timetable(
+    state: State, spec: JobSpec, now: Millis, *, standings: Standings, policy: Policy
+) -> Timetable | None:
+    """The earliest timetable of any pool, ties by name; None if P5 does not give the gang enough hosts."""
+    given = _Given(state, spec, now, standings=standings, policy=policy)
+    found = [table for _, pool in state.room.pools_for(spec) if (table := _in_pool(state, pool, spec, given, now))]
+    return min(found, key=lambda table: table.latest_start, default=None)
+
+
+class _Given:
+    """When the asker may have what a run holds."""
+
+    def __init__(self, state: State, spec: JobSpec, now: Millis, *, standings: Standings, policy: Policy) -> None:
+        self._state, self._now, self._by = state, now, asking(spec)
+        self._standings, self._policy = standings, policy
+        self._by_right: dict[tuple[str, int], bool] = {}
+
+    def at(self, run: Run) -> Millis | None:
+        """The instant, or None for never."""
+        if run.stop is not None:
+            return None  # its GPUs may be kept for somebody: they are free soon, and then they count
+        spec = self._state.core.jobs[run.job].spec
+        if not spec.allocated:
+            return self._now
+        if run.protected_until is None or not self._may_have(spec):
+            return None
+        return max(run.protected_until, self._now) + spec.grace_ms
+
+    def _may_have(self, victim: JobSpec) -> bool:
+        key = (victim.budget, victim.priority)
+        known = self._by_right.get(key)
+        if known is None:
+            known = self._by_right[key] = may_have(
+                self._by, victim.budget, victim.priority, standings=self._standings, policy=self._policy
+            )
+        return known
+
+
+def _in_pool(state: State, pool: Pool, spec: JobSpec, given: _Given, now: Millis) -> Timetable | None:
+    """Let the GPUs come in, in order of time, until all replicas fit."""
+    taken = reserved_masks(state)
+    masks = {host: mask & ~taken.get(host, 0) for host, mask in pool.masks.items()}
+    gpus = spec.gpus_per_replica
+    fits = sum([mask.bit_count() // gpus for mask in masks.values()])
+    latest = now
+    for at, host, gained, _ in sorted(_gains(state, pool, given, taken)):
+        if fits >= spec.replicas:
+            break
+        before = masks[host]
+        masks[host] = before | gained
+        fits += masks[host].bit_count() // gpus - before.bit_count() // gpus
+        latest = at
+    if fits < spec.replicas:
+        return None
+    placement = pack_into(_least_disturbing(state, masks, spec, now), spec)
+    assert placement is not None, "the room was counted to hold the gang"
+    return Timetable(placement=placement, latest_start=latest, waits_for=in_the_way(state, placement))
+
+
+def _gains(state: State, pool: Pool, given: _Given, taken: dict[HostId, int]) -> list[Gain]:
+    """What the runs in this pool hold, each with the instant from which the gang may have it."""
+    gains: list[Gain] = []
+    for run in state.core.runs.values():
+        at = given.at(run)
+        if at is None:
+            continue
+        for host, mask in state.masks[run.run].items():
+            if host in pool.masks and mask & ~taken.get(host, 0):
+                gains.append((at, host, mask & ~taken.get(host, 0), run.run))
+    return gains
+
+
+def _least_disturbing(state: State, masks: dict[HostId, int], spec: JobSpec, now: Millis) -> Pool:
+    """The hosts that hold the gang with the least work lost for good, then the fewest GPUs of allocated runs."""
+    gpus, left = spec.gpus_per_replica, spec.replicas
+    firm = dict.fromkeys(masks, (0, 0))
+    for run in state.core.runs.values():
+        victim = state.core.jobs[run.job].spec
+        if not victim.allocated:
+            continue
+        gone = 0 if victim.resumable else victim.gpus * max(0, now - run.safe_until)
+        for host, mask in state.masks[run.run].items():
+            if host in firm and mask & masks[host]:
+                lost, held = firm[host]
+                firm[host] = lost + gone, held + (mask & masks[host]).bit_count()
+    chosen = Pool()
+    for host in sorted((host for host in masks if masks[host].bit_count() >= gpus), key=lambda h: (firm[h], h)):
+        if left <= 0:
+            break
+        chosen.set(host, masks[host])
+        left -= masks[host].bit_count() // gpus
+    return chosen
+
+
+def reserved_masks(state: State) -> dict[HostId, int]:
+    """What all reservations keep, by host."""
+    masks: dict[HostId, int] = {}
+    for reservation in state.core.reservations.values():
+        for host, mask in state.reserved[reservation.job].items():
+            masks[host] = masks.get(host, 0) | mask
+    return masks
+
+
+def in_the_way(state: State, placement: Placement) -> tuple[RunId, ...]:
+    """The allocated runs that hold something of a placement, in order of name."""
+    found: dict[RunId, None] = {}
+    for host, gpus in gpus_by_host(placement).items():
+        wanted = 0
+        for gpu in gpus:
+            wanted |= 1 << gpu
+        for run in state.runs_on.get(host, ()):
+            if state.masks[run][host] & wanted and state.core.jobs[state.core.runs[run].job].spec.allocated:
+                found[run] = None
+    return tuple(sorted(found))
