@@ -29,6 +29,7 @@ WAITED_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGIO})
 """Blocked from the launcher on, and only ever waited for: none can arrive too early or interrupt anything."""
 
 _KILL_AGAIN_S = 0.05
+LAST_LOOKS, _LAST_LOOK_S = 100, 0.01
 _STILL_DYING_S = 1.0
 
 
@@ -99,7 +100,7 @@ class _Watch:
                 self.kill_all()
             elif time.monotonic() >= self._logs.look_at_s:
                 self._logs.look()
-        self._logs.look()
+        self._logs.look_last()
         assert self._status is not None, "the leader is a child and there are none left"
         code, by_signal = (self._status, None) if self._status >= 0 else (None, -self._status)
         return ExitRecord(at_ms=_now_ms(), cause=self._cause, code=code, signal=by_signal)
@@ -176,6 +177,14 @@ class _Logs:
             if self._ask_for_signal():  # and look again, for what was written just before
                 pause_s = min(trimmer.trim(now_s) for trimmer in self._trimmers)
         self.look_at_s = now_s + pause_s
+
+    def look_last(self) -> None:
+        """Trim for good: readers come and go, so one that is in the way is waited for, but not for ever."""
+        for _ in range(LAST_LOOKS):
+            self.look()
+            if not any(trimmer.kept_out for trimmer in self._trimmers):
+                return
+            time.sleep(_LAST_LOOK_S)
 
     def written(self) -> None:
         """SIGIO has come: look soon, however quiet it was."""

@@ -82,6 +82,8 @@ class Trimmer:
         """`punch` is replaced where there is no file system without holes to test on."""
         self._path, self._keep_bytes, self._punch = path, keep_bytes, punch
         self._punches = True
+        self.kept_out = False
+        """A reader was there at the last look: what was to be cut is still there."""
         self._seen_bytes = 0
         self._seen_at_s: float | None = None  # None after a silence: what is written then came in the last moment
 
@@ -93,30 +95,33 @@ class Trimmer:
         """
         try:
             size = os.stat(self._path).st_size
-            if size > self._keep_bytes // 2:
-                self._cut()
+            self.kept_out = size > self._keep_bytes // 2 and not self._cut()
         except OSError:  # the user removed the file, or the disk fails: the command goes on, the next look tries again
             return LATEST_S
         grown, took_s = size - self._seen_bytes, SOONEST_S if self._seen_at_s is None else now_s - self._seen_at_s
         self._seen_bytes, self._seen_at_s = size, now_s
+        if self.kept_out:
+            return SOONEST_S
         if grown == 0:
             self._seen_at_s = None
             return math.inf
         safe_s = took_s * (self._keep_bytes / 4) / (8 * abs(grown))
         return min(max(safe_s, SOONEST_S), LATEST_S)
 
-    def _cut(self) -> None:
+    def _cut(self) -> bool:
+        """False if a reader holds the index just now."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
             with _locked_index(self._path, exclusive=True) as lock:
-                if lock is None:  # a reader holds it; it will be gone at the next look
-                    return
+                if lock is None:
+                    return _is_missing(self._path + ".index")
                 index = _read_index(lock)
                 end = index.base + os.fstat(descriptor).st_size
                 if self._punches and end - index.oldest > self._keep_bytes * 5 // 4:
                     self._punches = self._cut_by_hole(descriptor, lock, index=index, end=end)
                 if not self._punches and end - index.base > self._keep_bytes // 2:
                     self._cut_by_copy(descriptor, lock, index=index)
+                return True
         finally:
             os.close(descriptor)
 
@@ -195,6 +200,14 @@ def _locked_index(path: str, *, exclusive: bool) -> Iterator[int | None]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _is_missing(path: str) -> bool:
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _index_text(index: _Index) -> bytes:

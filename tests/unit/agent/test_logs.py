@@ -1,6 +1,7 @@
 """A stream's offsets keep their meaning whatever is cut, on file systems with and without holes."""
 
 import errno
+import fcntl
 import math
 import os
 from pathlib import Path
@@ -62,6 +63,16 @@ def test_what_is_below_the_limit_is_kept_whole(stream):
     stream.write(KEEP // 2)
     stream.trim()
     assert stream.kept() == stream.written
+
+
+def test_a_reader_in_the_way_is_looked_for_again_soon(stream):
+    stream.write(5 * KEEP)
+    with open(stream.path + ".index", "rb") as index:
+        fcntl.flock(index, fcntl.LOCK_SH)
+        assert stream.trim() == SOONEST_S and stream.trimmer.kept_out
+        assert stream.trim() == SOONEST_S and stream.bytes_on_disk() >= 5 * KEEP
+    stream.trim()
+    assert not stream.trimmer.kept_out and stream.bytes_on_disk() <= KEEP * 5 // 4 + 3 * 4096
 
 
 def test_after_every_cut_the_newest_half_of_the_limit_is_there_and_no_more_than_it(stream):
