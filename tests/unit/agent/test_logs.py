@@ -67,7 +67,7 @@ def test_what_is_below_the_limit_is_kept_whole(stream):
 
 def test_a_reader_in_the_way_is_looked_for_again_soon(stream):
     stream.write(5 * KEEP)
-    with open(stream.path + ".index", "rb") as index:
+    with Path(stream.path + ".index").open("rb") as index:
         fcntl.flock(index, fcntl.LOCK_SH)
         assert stream.trim() == SOONEST_S and stream.trimmer.kept_out
         assert stream.trim() == SOONEST_S and stream.bytes_on_disk() >= 5 * KEEP
