@@ -7,6 +7,7 @@ over at the latest start; by what right was decided when the reservation was mad
 
 from collections.abc import Iterator
 
+from services.placer.alike import Line
 from services.placer.core import Job, Reservation, Run
 from services.placer.policy import escrow
 from services.placer.policy.defer import kept_runs, reason_to_wait
@@ -48,17 +49,10 @@ def forbidden(state: State, *, job: JobId, spec: JobSpec, now: Millis) -> dict[H
 def reserve(state: State, now: Millis, *, standings: Standings, policy: Policy) -> Iterator[Fact]:
     """Timetables for the first blocked gangs in the order that have none, as deep as the policy says. One a decision:
     the next one sees its hosts taken and its commitment counted."""
-    depth = policy.reservation_depth - len(state.core.reservations)
-    if depth <= 0 or not any(replicas * gpus > state.largest_host for _, replicas, gpus in state.waiting.of_shape):
-        return
-    for job_id in state.core.order:
-        line = state.waiting.line_of.get(job_id)
-        if line is None or not line.alike.min_runtime_ms or line.alike.gpus <= state.largest_host:
-            continue
-        if job_id in state.core.reservations:
-            continue
-        said = state.core.said.get(job_id)
-        if said is not None and said.reason is Reason.DEFER_NO_TIMETABLE and now < said.at + LOOK_AGAIN_AFTER:
+    blocked = _blocked_gangs(state, now) if len(state.core.reservations) < policy.reservation_depth else {}
+    for job_id in state.core.order if blocked else ():
+        line = blocked.get(job_id)
+        if line is None:
             continue
         spec = state.core.jobs[job_id].spec
         table = find_timetable(state, spec, now, standings=standings, policy=policy)
@@ -86,6 +80,23 @@ def reserve(state: State, now: Millis, *, standings: Standings, policy: Policy) 
             why=why,
         )
         return
+
+
+def _blocked_gangs(state: State, now: Millis) -> dict[JobId, Line]:
+    """Waiting allocated jobs that need several hosts, have no reservation and were not looked at just now."""
+    return {job: line for job, line, look_at in _gangs(state) if look_at <= now}
+
+
+def _gangs(state: State) -> Iterator[tuple[JobId, Line, Millis]]:
+    """Waiting allocated jobs that need several hosts and have no reservation, and when to look at them (again)."""
+    said, reservations = state.core.said, state.core.reservations
+    for (_, replicas, gpus), lines in state.waiting.of_shape.items():
+        for line in lines if replicas * gpus > state.largest_host else ():
+            for job in line.jobs if line.alike.min_runtime_ms else ():
+                last = said.get(job)
+                looked = last is not None and last.reason is Reason.DEFER_NO_TIMETABLE
+                if job not in reservations:
+                    yield job, line, last.at + LOOK_AGAIN_AFTER if last is not None and looked else 0
 
 
 def drop_broken(state: State, now: Millis) -> Iterator[ReservationDropped]:
@@ -120,7 +131,8 @@ def honour(state: State, now: Millis, *, standings: Standings, policy: Policy) -
 
 
 def next_due(state: State) -> Iterator[Millis]:
-    """When runs on reserved hosts are to be told, and the latest starts."""
+    """When runs on reserved hosts are to be told, the latest starts, and when to look again for a timetable."""
+    yield from (look_at for _, _, look_at in _gangs(state))
     for reservation in state.core.reservations.values():
         yield reservation.latest_start
         for run in _on(state, reservation):
