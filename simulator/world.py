@@ -28,6 +28,8 @@ from tenure.log.memory import MemoryLog
 from tenure.runtime.role import Role
 
 CLUSTER = "sim"
+ROUNDS_MAX = 10_000
+"""Rounds at one instant before we say that the roles go round in circles."""
 OPERATOR = UserName("operator")
 Roles = Callable[[Policy], list[Role[Any]]]
 """Makes the deciders of a world, in the order in which they take their turns."""
@@ -126,11 +128,13 @@ class World:
     def _settle(self) -> None:
         """Let agents and roles act at this instant until nobody has more to say."""
         now, agents, actors = self.now, self.agents, self.actors
-        said = 1
-        while said:
+        for _ in range(ROUNDS_MAX):
             said = agents.act(now)
             for actor in actors:
                 said += actor.turn(now)
+            if not said:
+                return
+        raise RuntimeError(f"the world does not come to rest at {now} ms: {self.recorded[-1].fact}")
 
     def _next_at(self) -> Millis:
         """The next instant at which anything can change. An action that is due is due now."""

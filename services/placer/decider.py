@@ -33,7 +33,7 @@ def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
         return Decision(assumes=state.position, facts=broken)
     standings = current_standings(state)
     stops: list[Fact] = list(drain(state, now, standings=standings, policy=policy))  # 3. draining hosts (P9)
-    stops += honour(state, now, standings=standings, policy=policy)
+    stops = stops or list(honour(state, now, standings=standings, policy=policy))
     if stops:
         return Decision(assumes=state.position, facts=stops)
     planned = plan_starts(state, now, standings=standings, policy=policy)  # 4. in rank order, whole gangs (P4-P8)

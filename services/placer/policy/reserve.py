@@ -34,11 +34,12 @@ LOOK_AGAIN_AFTER: Millis = 10 * MINUTE
 
 
 def forbidden(state: State, *, job: JobId, spec: JobSpec, now: Millis) -> dict[HostId, int]:
-    """By host what the job may not use: reserved GPUs on which its contract would not be over in time."""
-    if not state.core.reservations or not spec.allocated:
-        return {}
+    """By host what the job may not use: reserved GPUs on which its contract would not be over in time.
+
+    An unallocated job has none; but where its run would be told to end at once it is not started.
+    """
     masks: dict[HostId, int] = {}
-    ends = now + spec.min_runtime_ms + spec.grace_ms
+    ends = now + max(spec.min_runtime_ms, 1) + spec.grace_ms
     for reservation in state.core.reservations.values():
         if reservation.job != job and ends > reservation.latest_start:
             for host, mask in state.reserved[reservation.job].items():
@@ -109,16 +110,18 @@ def drop_broken(state: State, now: Millis) -> Iterator[ReservationDropped]:
 
 
 def honour(state: State, now: Millis, *, standings: Standings, policy: Policy) -> Iterator[RunPreemptionRequested]:
-    """Tell the runs on reserved hosts to end, each its grace period before the latest start."""
+    """Tell the runs on reserved hosts to end, each its grace period before the latest start, and once."""
+    told: dict[RunId, None] = {}
     for job_id in sorted(state.core.reservations):
         reservation = state.core.reservations[job_id]
         for run in _on(state, reservation):
             victim = state.core.jobs[run.job]
-            if now < due(reservation, run, victim):
+            if run.run in told or now < due(reservation, run, victim):
                 continue
             by = Promised(job=job_id, latest_start=reservation.latest_start)
             verdict = may_disrupt(run, victim, by, now, standings=standings, policy=policy)
             if verdict.allowed:
+                told[run.run] = None
                 yield RunPreemptionRequested(
                     at=now,
                     run=run.run,
