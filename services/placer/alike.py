@@ -1,5 +1,6 @@
 """Jobs that are alike to every rule of the placer: where one cannot start, the next cannot either."""
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from tenure.domain.ids import BudgetPath, JobId
@@ -34,11 +35,13 @@ def alike_of(spec: JobSpec) -> Alike:
 class Line:
     """The waiting jobs of one class, in the order in which they came in."""
 
-    __slots__ = ("alike", "jobs")
+    __slots__ = ("alike", "barren", "jobs")
 
     def __init__(self, alike: Alike) -> None:
         self.alike = alike
         self.jobs: dict[JobId, None] = {}
+        self.barren: tuple[int, Hashable] | None = None
+        """Scratch: no victims were found for the class when so much was within reach of it."""
 
     @property
     def shape(self) -> Shape:

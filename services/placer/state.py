@@ -77,7 +77,7 @@ class State:
         self.ending: dict[JobId, None] = {}
         """Jobs of whose last run it is not said yet what it means for them."""
         self.grown = 0
-        """Counts how often `reach` grew."""
+        """Counts how often `room` or `reach` grew."""
         self.ratios = 0
         """Counts how often the ratios may have moved: a ranking, a start, an escrow."""
         self.idle_until: Millis | None = None
@@ -249,9 +249,9 @@ class State:
         everything = all_gpus(spec.gpus)
         free = everything & ~self.held.get(name, 0) & ~self.escrowed.get(name, 0)
         pool = (spec.cluster, spec.gpu_type)
-        self.room.set(pool, name, free)
         within = free | self.loose.held_on.get(name, 0) & everything
-        if within & ~(self.reach.set(pool, name, within) or 0):
+        freed = free & ~(self.room.set(pool, name, free) or 0)
+        if within & ~(self.reach.set(pool, name, within) or 0) or freed:
             self.grown += 1
 
     def _keep(self, placement: Placement) -> None:

@@ -257,7 +257,11 @@ def check_segments(facts: Sequence[Fact], *, complete: bool = False) -> None:
 
 
 def replica_spans(facts: Iterable[Fact]) -> dict[tuple[RunId, int], tuple[Millis, Millis]]:
-    """When each replica that has ended held its GPUs; a lost host's to the last sign of life."""
+    """When each replica that has ended held its GPUs; a lost host's to the last sign of life.
+
+    What was never heard of a replica before its host was lost is nobody's, whatever the host tells when it is back.
+    """
+    given_up: set[tuple[RunId, int]] = set()
     since: dict[tuple[RunId, int], Millis] = {}
     until: dict[tuple[RunId, int], Millis] = {}
     placed: dict[RunId, RunAssigned] = {}
@@ -266,7 +270,8 @@ def replica_spans(facts: Iterable[Fact]) -> dict[tuple[RunId, int], tuple[Millis
             placed[fact.run] = fact
         elif isinstance(fact, ReplicasStarted):
             for start in fact.replicas:
-                since.setdefault((fact.run, start.replica), start.at)
+                if (fact.run, start.replica) not in given_up:
+                    since.setdefault((fact.run, start.replica), start.at)
         elif isinstance(fact, ReplicasExited):
             for gone in fact.replicas:
                 until.setdefault((fact.run, gone.replica), gone.at)
@@ -276,4 +281,6 @@ def replica_spans(facts: Iterable[Fact]) -> dict[tuple[RunId, int], tuple[Millis
                     key = (run, place.replica)
                     if place.host == fact.host and key in since:
                         until.setdefault(key, max(since[key], fact.last_seen))
+                    elif place.host == fact.host:
+                        given_up.add(key)
     return {key: (since[key], until[key]) for key in since if key in until}

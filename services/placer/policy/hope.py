@@ -5,6 +5,7 @@ loose runs together, and P5 gives it as many GPUs as it needs. Everybody else st
 protection ends or the ratios move.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from services.placer.alike import Line
@@ -31,9 +32,18 @@ def hopeful(state: State, openings: Openings) -> Hope:
             hope.free.update(lines)
         elif look and reach.fits(*shape):
             for line in lines:
-                if line.alike.min_runtime_ms and _has_enough(openings, line, free):
+                enough = line.alike.min_runtime_ms and _has_enough(openings, line, free)
+                if enough and line.barren != within_reach(state, openings, line):
                     hope.victims[line] = None
     return hope
+
+
+def within_reach(state: State, openings: Openings, line: Line) -> tuple[int, Hashable]:
+    """What may be taken for the class: while it is the same, a search that found no victims finds none again.
+
+    What reservations forbid (P8) only grows meanwhile: when one ends, that counts as growth.
+    """
+    return state.grown, tuple(openings.of(line.alike.budget, line.alike.priority))
 
 
 def _has_enough(openings: Openings, line: Line, free: int) -> bool:

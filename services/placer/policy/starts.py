@@ -9,7 +9,7 @@ from services.placer.core import Job
 from services.placer.policy import escrow
 from services.placer.policy.assign import Ports, assign
 from services.placer.policy.defer import tell
-from services.placer.policy.hope import hopeful
+from services.placer.policy.hope import hopeful, within_reach
 from services.placer.policy.openings import Openings
 from services.placer.policy.pack import pack
 from services.placer.policy.reserve import forbidden, reserve
@@ -90,6 +90,8 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
                 victims.clear()
             else:
                 victims.pop(line, None)
+                if not plan.facts:  # else others took some of it in this decision
+                    line.barren = within_reach(state, openings, line)
         if not free and not victims:
             return
 
