@@ -6,8 +6,9 @@ A decision tries things out in the room itself and takes them back at its end (`
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from services.placer.core import masks_of
 from tenure.domain.ids import HostId
-from tenure.domain.job import JobSpec, Placement, gpus_by_host
+from tenure.domain.job import JobSpec, Placement
 
 PoolName = tuple[str, str]
 """A GPU cluster and a GPU type: a gang lives inside one pool."""
@@ -111,26 +112,17 @@ class Room:
 
     def take(self, placement: Placement) -> None:
         """These GPUs are used or held from here on. What is not here stays not here."""
-        for host, gpus in gpus_by_host(placement).items():
-            pool = self._pool_of.get(host)
-            if pool is None:
-                continue
-            mask = 0
-            for gpu in gpus:
-                mask |= 1 << gpu
-            before = pool.masks[host]
-            pool.set(host, before & ~mask)
-            if self._trail is not None:
-                self._trail.append((pool, host, before))
+        self.block(masks_of(placement))
 
     def block(self, masks: dict[HostId, int]) -> None:
         """The same of GPUs given as bits by host."""
         for host, mask in masks.items():
             pool = self._pool_of.get(host)
-            if pool is not None and self._trail is not None:
+            if pool is not None:
                 before = pool.masks[host]
                 pool.set(host, before & ~mask)
-                self._trail.append((pool, host, before))
+                if self._trail is not None:
+                    self._trail.append((pool, host, before))
 
     @contextmanager
     def trial(self) -> Iterator[None]:

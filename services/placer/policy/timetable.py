@@ -7,7 +7,7 @@ replicas fit is the latest start; the hosts are those that disturb the least the
 
 from dataclasses import dataclass
 
-from services.placer.core import Run
+from services.placer.core import Run, masks_of
 from services.placer.policy.may_disrupt import may_have
 from services.placer.policy.pack import pack_into
 from services.placer.policy.victims import asking
@@ -15,7 +15,7 @@ from services.placer.room import Pool
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import HostId, RunId
-from tenure.domain.job import JobSpec, Placement, gpus_by_host
+from tenure.domain.job import JobSpec, Placement
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 
@@ -138,10 +138,7 @@ def reserved_masks(state: State) -> dict[HostId, int]:
 def in_the_way(state: State, placement: Placement) -> tuple[RunId, ...]:
     """The allocated runs that hold something of a placement, in order of name."""
     found: dict[RunId, None] = {}
-    for host, gpus in gpus_by_host(placement).items():
-        wanted = 0
-        for gpu in gpus:
-            wanted |= 1 << gpu
+    for host, wanted in masks_of(placement).items():
         for run in state.runs_on.get(host, ()):
             if state.masks[run][host] & wanted and state.core.jobs[state.core.runs[run].job].spec.allocated:
                 found[run] = None
