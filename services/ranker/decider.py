@@ -5,7 +5,6 @@ from services.ranker.policy.news import is_news, next_look
 from services.ranker.policy.order import fair_order
 from services.ranker.policy.spare_order import spare_order, spare_standings
 from services.ranker.policy.standing import standings, user_standings, weigh
-from services.ranker.queue import shortened
 from services.ranker.state import State, dump, load
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
@@ -38,10 +37,9 @@ def decide(state: State, now: Millis) -> Decision:
     weights = weigh(state, now)  # 2. what each budget has, is promised and is entitled to (P1, P2, P3)
     allocated = fair_order(state, weights)  # 3. walk the tree, the poorest budget first (P4)
     spare = spare_standings(state, weights)  # 4. what fills the rest
-    entries = allocated + shortened(spare_order(state, spare))
     ranking = RankingPublished(
         at=now,
-        order=tuple([entry.job for entry in entries]),
+        order=tuple(allocated + spare_order(state, spare)),
         standings=standings(state, weights),
         users=user_standings(state, now),
         spare=spare,

@@ -1,11 +1,13 @@
 """The queue: jobs that are alike stand in one line, lines in groups, one group for each budget (or each equal user).
 
-Arriving and leaving cost a bisection in the job's line; a group's listing is made again only after one of its lines
-has changed. Everything here is an index over the state's jobs and is rebuilt when a snapshot is loaded.
+A group keeps the jobs of its lines that are to be listed in order, so arriving and leaving cost bisections, and an
+order is put together from what the groups hold already. Everything here is an index over the state's jobs and is
+rebuilt when a snapshot is loaded.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from services.ranker.job import Job
@@ -26,7 +28,9 @@ class Entry(NamedTuple):
     commitment: float
     """GPU-milliseconds that picking it adds to its path (P4): a whole number, as a float because that is faster."""
     job: JobId
-    line: "Line"
+
+
+JOB: Callable[[Entry], JobId] = itemgetter(2)
 
 
 class Line:
@@ -38,44 +42,70 @@ class Line:
         self.alike, self.group, self.at_once = alike, group, listed
         self.entries: list[Entry] = []
 
+    def add(self, entry: Entry) -> bool:
+        """One more. Returns whether it is to be listed; then it may take the place of the last that was."""
+        entries, most = self.entries, self.at_once
+        index = bisect_left(entries, entry)
+        entries.insert(index, entry)
+        if index >= most:
+            return False
+        self.group.put(entry)
+        if len(entries) > most:
+            self.group.take(entries[most])
+        return True
+
+    def remove(self, entry: Entry) -> None:
+        """One less; if it was listed, the next one is."""
+        entries, most = self.entries, self.at_once
+        index = bisect_left(entries, entry)
+        assert entries[index].key == entry.key, f"{entry.job} does not stand where it should"
+        del entries[index]
+        if index < most:
+            self.group.take(entry)
+            if len(entries) >= most:
+                self.group.put(entries[most - 1])
+
 
 class Group:
     """The lines of one budget, or of one of its users where those are equal."""
 
-    __slots__ = ("_listing", "lines")
+    __slots__ = ("_heads", "entries", "jobs", "lines")
 
     def __init__(self) -> None:
         self.lines: dict[Alike, Line] = {}
-        self._listing: list[Entry] | None = None
+        self.entries: list[Entry] = []
+        """Those that are to be listed, in order. Not to be changed by others, as little as `jobs`."""
+        self.jobs: list[JobId] = []
+        """The same, only the ids."""
+        self._heads: list[Entry] | None = None
 
-    def changed(self) -> None:
-        """A line of the group is not what it was."""
-        self._listing = None
+    def put(self, entry: Entry) -> None:
+        """It is to be listed."""
+        index = bisect_left(self.entries, entry)
+        self.entries.insert(index, entry)
+        self.jobs.insert(index, entry.job)
+        self._heads = None
 
-    def listing(self) -> list[Entry]:
-        """The group's jobs that are to be listed, in order. Not to be changed by the caller."""
-        if self._listing is None:
-            entries = [entry for line in self.lines.values() for entry in line.entries[: line.at_once]]
-            entries.sort()
-            self._listing = shortened(entries)
-        return self._listing
+    def take(self, entry: Entry) -> None:
+        """It is not to be listed any more."""
+        index = bisect_left(self.entries, entry)
+        del self.entries[index], self.jobs[index]
+        self._heads = None
+
+    def resize(self) -> None:
+        """Lines are to list another number of jobs."""
+        self.entries = sorted([entry for line in self.lines.values() for entry in line.entries[: line.at_once]])
+        self.jobs = [entry.job for entry in self.entries]
+
+    def heads(self, *, listed: int) -> Sequence[Entry]:
+        """In order, the first of each line of which none is among the first `listed` jobs of the group."""
+        if self._heads is None:
+            self._heads = sorted([line.entries[0] for line in self.lines.values() if line.entries])
+        return self._heads[bisect_right(self._heads, self.entries[listed - 1]) :] if listed else self._heads
 
 
 Users = dict[UserName | None, Group]
 """The groups of one budget by user; only `None` where users are not equal."""
-
-
-def shortened(entries: list[Entry]) -> list[Entry]:
-    """The first `LISTED_MAX`, and of those behind them the first of each line that is not among them."""
-    if len(entries) <= LISTED_MAX:
-        return entries
-    listed = entries[:LISTED_MAX]
-    seen = {id(entry.line) for entry in listed}
-    for entry in entries[LISTED_MAX:]:
-        if id(entry.line) not in seen:
-            seen.add(id(entry.line))
-            listed.append(entry)
-    return listed
 
 
 class Queue:
@@ -85,7 +115,7 @@ class Queue:
         self._policy = policy
         self._tree = BudgetTree()
         self._gpus_by_type: Mapping[str, int] = {}
-        self._said: frozenset[JobId] = frozenset()
+        self._said: Iterable[JobId] = ()
         self._lines: dict[Alike, Line] = {}
         self._entries: dict[JobId, Entry] = {}
         self._line_of: dict[JobId, Line] = {}
@@ -113,12 +143,10 @@ class Queue:
             commitment_gpu_ms=commitment,
             policy=self._policy,
         )
-        entry = Entry(key, 0.0 if reserved else float(commitment), job.job, line)
-        insort(line.entries, entry)
-        line.group.changed()
+        entry = Entry(key, 0.0 if reserved else float(commitment), job.job)
         self._entries[job.job] = entry
         self._line_of[job.job] = line
-        return len(line.entries) <= line.at_once or entry < line.entries[line.at_once]
+        return line.add(entry)
 
     def remove(self, job: JobId) -> bool:
         """A job leaves. Returns whether too few of those alike are left in the last ranking, and more should be said.
@@ -127,26 +155,30 @@ class Queue:
         """
         entry = self._entries.pop(job)
         line = self._line_of.pop(job)
-        index = bisect_left(line.entries, entry)
-        assert line.entries[index].key == entry.key, f"{job} does not stand where it should"
-        del line.entries[index]
-        line.group.changed()
+        line.remove(entry)
         listed = line.entries[: line.at_once]
         if not listed:
             self._close(line)
             return False
-        return 2 * sum(entry.job in self._said for entry in listed) < len(listed)
+        if not isinstance(self._said, frozenset):
+            self._said = frozenset(self._said)
+        return 2 * sum(map(self._said.__contains__, map(JOB, listed))) < len(listed)
 
     def note_said(self, order: tuple[JobId, ...]) -> None:
         """A ranking was published with this order."""
-        self._said = frozenset(order)
+        self._said = order  # made a set when it is asked: not every ranking is
 
     def resize(self, gpus_by_type: Mapping[str, int]) -> None:
         """The empty cluster has so many GPUs of each type."""
         self._gpus_by_type = gpus_by_type
+        resized: dict[Group, None] = {}
         for line in self._lines.values():
-            line.at_once = at_once(line.alike, gpus_by_type=gpus_by_type)
-            line.group.changed()
+            listed = at_once(line.alike, gpus_by_type=gpus_by_type)
+            if listed != line.at_once:
+                line.at_once = listed
+                resized[line.group] = None
+        for group in resized:
+            group.resize()
 
     def regroup(self, tree: BudgetTree, jobs: Iterable[tuple[Job, bool]]) -> None:
         """The tree is another one. `jobs` are the queued ones, each with whether it is reserved."""

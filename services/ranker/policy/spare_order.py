@@ -7,9 +7,9 @@ inside a budget priority, then submit time, then id.
 from collections.abc import Iterable
 
 from services.ranker.policy.standing import Weights
-from services.ranker.queue import Entry
+from services.ranker.queue import JOB, LISTED_MAX
 from services.ranker.state import State
-from tenure.domain.ids import BudgetPath
+from tenure.domain.ids import BudgetPath, JobId
 from tenure.events.ranking import SpareStanding
 
 
@@ -26,9 +26,16 @@ def spare_standings(state: State, weights: Weights) -> tuple[SpareStanding, ...]
     return tuple(sorted(found, key=lambda standing: (standing.ratio, standing.path)))
 
 
-def spare_order(state: State, budgets: Iterable[SpareStanding]) -> list[Entry]:
-    """The listed unallocated jobs of these budgets, in this order."""
-    entries: list[Entry] = []
+def spare_order(state: State, budgets: Iterable[SpareStanding]) -> list[JobId]:
+    """The listed unallocated jobs of these budgets, in this order: `LISTED_MAX`, then the first of each other line."""
+    order: list[JobId] = []
     for standing in budgets:
-        entries += state.queue.unallocated[standing.path][None].listing()
-    return entries
+        group = state.queue.unallocated[standing.path][None]
+        room = LISTED_MAX - len(order)
+        if len(group.jobs) <= room:
+            order += group.jobs
+        else:
+            listed = max(0, room)
+            order += group.jobs[:listed]
+            order += map(JOB, group.heads(listed=listed))
+    return order
