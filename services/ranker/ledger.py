@@ -4,7 +4,7 @@ Budgets are kept by the path that runs were charged to, whatever the tree says t
 they are asked for. Use between two changes is a straight line, which is what makes asking cheap.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from services.ranker.policy.commitment import Commitment
 from tenure.domain.curve import Curve
@@ -12,21 +12,15 @@ from tenure.domain.ids import BudgetPath, UserName
 from tenure.domain.tree import lineage
 from tenure.domain.units import GpuMillis, Millis
 
+Lines = tuple[int, GpuMillis, int, GpuMillis, int, GpuMillis]
+"""Charged, committed, held unallocated around an instant, each as a rate and a constant: rate x t + constant."""
+NO_LINES: Lines = (0, 0, 0, 0, 0, 0)
+
 
 class Account:
     """The books of one budget, or of one user of it."""
 
-    __slots__ = (
-        "_ahead_line",
-        "_charged_line",
-        "_since",
-        "_spare_line",
-        "_until",
-        "commitment",
-        "held",
-        "refunded",
-        "spare",
-    )
+    __slots__ = ("_lines", "_since", "_until", "commitment", "held", "refunded", "spare", "summed")
 
     def __init__(self, held: Curve | None = None, refunded: Curve | None = None, spare: Curve | None = None) -> None:
         self.held = held or Curve()
@@ -35,9 +29,11 @@ class Account:
         self.spare = spare or Curve()
         """Occupancy of unallocated runs, never charged."""
         self.commitment = Commitment()
-        # Scratch: inside [since, until) what is asked for is these lines, (rate, constant): rate x t + constant.
-        self._charged_line = self._ahead_line = self._spare_line = (0, 0)
+        # Scratch: inside [since, until) what is asked for is these lines.
+        self._lines = NO_LINES
         self._since = self._until = 0
+        self.summed = NO_LINES
+        """Scratch of the ledger: the lines that are in its sums."""
 
     @property
     def empty(self) -> bool:
@@ -52,25 +48,25 @@ class Account:
         """To be called after every change of a part."""
         self._until = self._since
 
-    def charged_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
-        """P2: charged in the window that ends now."""
+    def lines(self, now: Millis, lookback_ms: Millis) -> Lines:
+        """What was charged (P2) and held unallocated in the window that ends now, and what is promised (P3)."""
         if not self._since <= now < self._until:
             self._draw(now, lookback_ms)
-        rate, constant = self._charged_line
+        return self._lines
+
+    def charged_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
+        """P2: charged in the window that ends now."""
+        rate, constant, *_ = self.lines(now, lookback_ms)
         return rate * now + constant
 
     def committed_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
         """P3: promised and still ahead."""
-        if not self._since <= now < self._until:
-            self._draw(now, lookback_ms)
-        rate, constant = self._ahead_line
+        _, _, rate, constant, *_ = self.lines(now, lookback_ms)
         return rate * now + constant
 
     def spare_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
         """Held by unallocated runs in the window that ends now."""
-        if not self._since <= now < self._until:
-            self._draw(now, lookback_ms)
-        rate, constant = self._spare_line
+        *_, rate, constant = self.lines(now, lookback_ms)
         return rate * now + constant
 
     def _draw(self, now: Millis, lookback_ms: Millis) -> None:
@@ -79,9 +75,7 @@ class Account:
         back_rate, back, back_until = window_line(self.refunded, now, lookback_ms)
         spare_rate, spare, spare_until = window_line(self.spare, now, lookback_ms)
         ahead_rate, ahead, ahead_until = self.commitment.line(now)
-        self._charged_line = (held_rate - back_rate, held - back)
-        self._ahead_line = (ahead_rate, ahead)
-        self._spare_line = (spare_rate, spare)
+        self._lines = (held_rate - back_rate, held - back, ahead_rate, ahead, spare_rate, spare)
         ends = min(held_until, back_until, spare_until)
         self._since, self._until = now, ends if ahead_until is None else min(ends, ahead_until)
 
@@ -97,12 +91,13 @@ def window_line(curve: Curve, now: Millis, lookback_ms: Millis) -> tuple[int, Gp
 class Ledger:
     """All accounts. An account that is referred to by a run stays: see `forget`."""
 
-    __slots__ = ("_lineages", "budgets", "users")
+    __slots__ = ("_lineages", "_sums", "budgets", "users")
 
     def __init__(self) -> None:
         self.budgets: dict[BudgetPath, Account] = {}
         self.users: dict[tuple[BudgetPath, UserName], Account] = {}
         self._lineages: dict[BudgetPath, tuple[BudgetPath, ...]] = {}
+        self._sums: dict[BudgetPath, list[int]] = {}
 
     def accounts(self, budget: BudgetPath, user: UserName) -> tuple[Account, Account]:
         """The accounts of a budget and of its user, opened if need be."""
@@ -121,6 +116,21 @@ class Ledger:
             known = self._lineages[budget] = tuple(lineage(budget))
         return known
 
+    def sums(self, now: Millis, lookback_ms: Millis) -> Mapping[BudgetPath, Sequence[int]]:
+        """The lines of charged and committed of every budget in use and of all above, each with all that is below it.
+
+        Equals adding the lines of the budgets up the tree. Only lines that are new since the last time are added here.
+        """
+        for budget, account in self.budgets.items():
+            lines = account.lines(now, lookback_ms)
+            if lines is not account.summed:
+                change = [new - old for new, old in zip(lines, account.summed, strict=True)]
+                account.summed = lines
+                for path in self.lineage(budget):
+                    total = self._sums.get(path, NO_LINES)
+                    self._sums[path] = [one + more for one, more in zip(total, change, strict=True)]
+        return self._sums
+
     def forget(self, before: Millis, *, referred: Iterable[tuple[BudgetPath, UserName]]) -> None:
         """Drop what no window that begins at or after `before` can see. `referred`: accounts that runs go on using."""
         for account in self._all():
@@ -133,6 +143,9 @@ class Ledger:
         self.users = {key: own for key, own in self.users.items() if key in kept_users or not own.empty}
         self.budgets = {path: one for path, one in self.budgets.items() if path in kept_budgets or not one.empty}
         self._lineages.clear()
+        self._sums.clear()
+        for account in self.budgets.values():
+            account.summed = NO_LINES
 
     def _all(self) -> Iterator[Account]:
         yield from self.budgets.values()

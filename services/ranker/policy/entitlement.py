@@ -22,7 +22,7 @@ Era = tuple[Millis, int]
 class Shares:
     """The history of every budget's share of the whole, as far as the window needs it."""
 
-    __slots__ = ("_eras", "_lowest_terms", "latest")
+    __slots__ = ("_eras", "_lowest_terms", "_steady", "_steady_since", "_steady_window", "latest")
 
     def __init__(self, eras: Mapping[BudgetPath, Sequence[Era]] | None = None, *, latest: Millis = 0) -> None:
         self._eras: dict[BudgetPath, list[Era]] = {path: list(known) for path, known in (eras or {}).items()}
@@ -30,6 +30,11 @@ class Shares:
         """When the last edit took effect."""
         # The same, latest era first, with the products and their unit divided by what they have in common.
         self._lowest_terms = {path: lowest_terms(path, known) for path, known in self._eras.items()}
+        # Scratch: what budgets whose share held for all of a window are entitled to in such a window, and in any later
+        # one in which as much was available. After a week without an edit and without a loss nothing is worked out.
+        self._steady: dict[BudgetPath, GpuMillis] = {}
+        self._steady_since: Millis = 0
+        self._steady_window = (0, 0)
 
     @property
     def eras(self) -> Mapping[BudgetPath, Sequence[Era]]:
@@ -65,9 +70,16 @@ class Shares:
         end = capacity.at(now)
         window = end - capacity.at(since)
         least = AT_LEAST_MS * (capacity.rate or 1)
+        if (window, least) != self._steady_window or since < self._steady_since:
+            self._steady, self._steady_window = {}, (window, least)
+        self._steady_since = since
         available: dict[Millis, GpuMillis] = {}  # gained from an instant to now; many eras begin with the same edit
         entitled: dict[BudgetPath, GpuMillis] = {}
         for path in paths:
+            steady = self._steady.get(path)
+            if steady is not None:
+                entitled[path] = steady
+                continue
             terms = self._lowest_terms.get(path)
             if terms is None:
                 entitled[path] = 0
@@ -86,9 +98,12 @@ class Shares:
             floor = eras[0][1] * least
             total = total if total > floor else floor
             entitled[path] = ((2 * total + unit) // (2 * unit) or 1) if total else 0
+            if eras[0][0] <= since:
+                self._steady[path] = entitled[path]
         return entitled
 
     def _keep(self, path: BudgetPath, known: list[Era]) -> None:
+        self._steady.pop(path, None)
         if known:
             self._eras[path] = known
             self._lowest_terms[path] = lowest_terms(path, known)

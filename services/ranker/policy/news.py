@@ -8,7 +8,7 @@ the instant, so a restarted ranker says the same.
 import math
 from itertools import pairwise
 
-from services.ranker.policy.spare_order import spare_standing
+from services.ranker.policy.spare_order import spare_held, spare_ratio
 from services.ranker.policy.standing import Weights, user_used, weigh
 from services.ranker.state import State
 from tenure.domain.ids import BudgetPath
@@ -116,5 +116,5 @@ def _spare_out_of_order(state: State, weights: Weights) -> bool:
     said, margin = state.said, state.policy.ratio_margin / 4
     assert said is not None
     budgets = [standing.path for standing in said.spare if standing.path in state.queue.unallocated]
-    ratios = [spare_standing(state, weights, budget).ratio for budget in budgets]
+    ratios = [spare_ratio(spare_held(state, path, weights.now), weights.entitled[path]) for path in budgets]
     return any(one > other + max(margin, RELATIVE * other) for one, other in pairwise(ratios) if not math.isinf(other))

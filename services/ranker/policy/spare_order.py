@@ -4,26 +4,38 @@ The budget with the least unallocated occupancy in the window for its share come
 inside a budget priority, then submit time, then id.
 """
 
+import math
 from collections.abc import Iterable
 
 from services.ranker.policy.standing import Weights
 from services.ranker.queue import JOB, LISTED_MAX
 from services.ranker.state import State
 from tenure.domain.ids import BudgetPath, JobId
+from tenure.domain.units import GpuMillis, Millis
 from tenure.events.ranking import SpareStanding
 
 
-def spare_standing(state: State, weights: Weights, budget: BudgetPath) -> SpareStanding:
-    """What a budget with unallocated jobs in the queue held unallocated, and its entitlement."""
+def spare_held(state: State, budget: BudgetPath, now: Millis) -> GpuMillis:
+    """What a budget held unallocated in the window that ends now."""
     account = state.ledger.budgets.get(budget)
-    held = 0 if account is None else account.spare_at(weights.now, state.policy.lookback_ms)
-    return SpareStanding(path=budget, held_gpu_ms=held, entitlement_gpu_ms=weights.entitled[budget])
+    return 0 if account is None else account.spare_at(now, state.policy.lookback_ms)
+
+
+def spare_ratio(held_gpu_ms: GpuMillis, entitlement_gpu_ms: GpuMillis) -> float:
+    """What orders the budgets: the lowest first; infinite without a share (last). As `SpareStanding.ratio`."""
+    return held_gpu_ms / entitlement_gpu_ms if entitlement_gpu_ms else math.inf
 
 
 def spare_standings(state: State, weights: Weights) -> tuple[SpareStanding, ...]:
     """The budgets with unallocated jobs in the queue, first to start first."""
-    found = [spare_standing(state, weights, budget) for budget in state.queue.unallocated]
-    return tuple(sorted(found, key=lambda standing: (standing.ratio, standing.path)))
+    found = []
+    for path in state.queue.unallocated:
+        held, entitled = spare_held(state, path, weights.now), weights.entitled[path]
+        found.append((spare_ratio(held, entitled), path, held, entitled))
+    found.sort()
+    return tuple(
+        [SpareStanding(path=path, held_gpu_ms=held, entitlement_gpu_ms=entitled) for _, path, held, entitled in found]
+    )
 
 
 def spare_order(state: State, budgets: Iterable[SpareStanding]) -> list[JobId]:

@@ -28,14 +28,10 @@ class Weights:
 
 def weigh(state: State, now: Millis) -> Weights:
     """The ratios at `now`. Costs O(budgets in use), however many runs and jobs there are."""
-    charged: dict[BudgetPath, GpuMillis] = {}
-    committed: dict[BudgetPath, GpuMillis] = {}
-    ledger, lookback = state.ledger, state.policy.lookback_ms
-    for budget, account in ledger.budgets.items():
-        had, ahead = account.charged_at(now, lookback), account.committed_at(now, lookback)
-        for path in ledger.lineage(budget):
-            charged[path] = charged.get(path, 0) + had
-            committed[path] = committed.get(path, 0) + ahead
+    ledger = state.ledger
+    sums = ledger.sums(now, state.policy.lookback_ms)
+    charged = {path: total[0] * now + total[1] for path, total in sums.items()}
+    committed = {path: total[2] * now + total[3] for path, total in sums.items()}
     for queued in (state.queue.allocated, state.queue.unallocated):
         for budget in queued:
             if budget not in charged:
