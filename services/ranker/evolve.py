@@ -26,7 +26,7 @@ from tenure.events.placing import (
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import ReplicasExited, ReplicasStarted
 
-FORGET_EVERY = HOUR
+FORGET_EVERY = 6 * HOUR
 """How often old steps are dropped, and how much longer than the window they are kept (clocks differ)."""
 
 
@@ -58,6 +58,7 @@ def _capacity(state: State, fact: CapacityChanged) -> None:
     host.gpus = fact.gpus
     if state.capacity_since is None or fact.at < state.capacity_since:
         state.capacity_since = fact.at
+        state.look_every_ms = None
     if fact.gpus > host.gpus_most or fact.gpu_type != host.gpu_type:
         state.count_gpus(host, -1)
         host.gpus_most, host.gpu_type = max(fact.gpus, host.gpus_most), fact.gpu_type

@@ -12,15 +12,32 @@ from tenure.domain.ids import BudgetPath, UserName
 from tenure.domain.tree import lineage
 from tenure.domain.units import GpuMillis, Millis
 
-Lines = tuple[int, GpuMillis, int, GpuMillis, int, GpuMillis]
-"""Charged, committed, held unallocated around an instant, each as a rate and a constant: rate x t + constant."""
-NO_LINES: Lines = (0, 0, 0, 0, 0, 0)
+Line = tuple[int, GpuMillis]
+"""An amount around an instant as a rate and a constant: rate x t + constant."""
+Lines = tuple[int, GpuMillis, int, GpuMillis]
+"""The line of what is charged, and of what is committed."""
+FLAT: Lines = (0, 0, 0, 0)
+
+HELD, REFUNDED, SPARE, AHEAD = range(4)
+"""The parts of an account."""
 
 
 class Account:
     """The books of one budget, or of one user of it."""
 
-    __slots__ = ("_lines", "_since", "_until", "commitment", "held", "refunded", "spare", "summed")
+    __slots__ = (
+        "_ends",
+        "_parts",
+        "commitment",
+        "drawn_since",
+        "drawn_until",
+        "held",
+        "lines",
+        "refunded",
+        "spare",
+        "spare_line",
+        "summed",
+    )
 
     def __init__(self, held: Curve | None = None, refunded: Curve | None = None, spare: Curve | None = None) -> None:
         self.held = held or Curve()
@@ -29,10 +46,14 @@ class Account:
         self.spare = spare or Curve()
         """Occupancy of unallocated runs, never charged."""
         self.commitment = Commitment()
-        # Scratch: inside [since, until) what is asked for is these lines.
-        self._lines = NO_LINES
-        self._since = self._until = 0
-        self.summed = NO_LINES
+        # Scratch: inside [since, until) what is asked for is these lines; each part's own line may hold for longer.
+        self.drawn_since: Millis = 0
+        self.drawn_until: Millis = 0
+        self.lines = FLAT
+        self.spare_line: Line = (0, 0)
+        self._parts: list[Line] = [(0, 0)] * 4
+        self._ends: list[Millis] = [0] * 4
+        self.summed = FLAT
         """Scratch of the ledger: the lines that are in its sums."""
 
     @property
@@ -44,48 +65,57 @@ class Account:
         """All that is kept of the past."""
         return self.held, self.refunded, self.spare
 
-    def changed(self) -> None:
+    def changed(self, part: int) -> None:
         """To be called after every change of a part."""
-        self._until = self._since
-
-    def lines(self, now: Millis, lookback_ms: Millis) -> Lines:
-        """What was charged (P2) and held unallocated in the window that ends now, and what is promised (P3)."""
-        if not self._since <= now < self._until:
-            self._draw(now, lookback_ms)
-        return self._lines
+        self._ends[part] = self.drawn_until = self.drawn_since
 
     def charged_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
         """P2: charged in the window that ends now."""
-        rate, constant, *_ = self.lines(now, lookback_ms)
-        return rate * now + constant
+        self.draw(now, lookback_ms)
+        return self.lines[0] * now + self.lines[1]
 
     def committed_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
         """P3: promised and still ahead."""
-        _, _, rate, constant, *_ = self.lines(now, lookback_ms)
-        return rate * now + constant
+        self.draw(now, lookback_ms)
+        return self.lines[2] * now + self.lines[3]
 
     def spare_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
         """Held by unallocated runs in the window that ends now."""
-        *_, rate, constant = self.lines(now, lookback_ms)
-        return rate * now + constant
+        self.draw(now, lookback_ms)
+        return self.spare_line[0] * now + self.spare_line[1]
 
-    def _draw(self, now: Millis, lookback_ms: Millis) -> None:
-        """Find the lines around `now`, and how long they hold."""
-        held_rate, held, held_until = window_line(self.held, now, lookback_ms)
-        back_rate, back, back_until = window_line(self.refunded, now, lookback_ms)
-        spare_rate, spare, spare_until = window_line(self.spare, now, lookback_ms)
-        ahead_rate, ahead, ahead_until = self.commitment.line(now)
-        self._lines = (held_rate - back_rate, held - back, ahead_rate, ahead, spare_rate, spare)
-        ends = min(held_until, back_until, spare_until)
-        self._since, self._until = now, ends if ahead_until is None else min(ends, ahead_until)
+    def draw(self, now: Millis, lookback_ms: Millis) -> None:
+        """Find the lines around `now`, and how long they hold. Only those of parts that need it."""
+        if self.drawn_since <= now < self.drawn_until:
+            return
+        ends, parts = self._ends, self._parts
+        if now < self.drawn_since:
+            ends[:] = [now] * 4
+        moved = False
+        for part, curve in ((HELD, self.held), (REFUNDED, self.refunded)):
+            if ends[part] <= now:
+                parts[part], ends[part] = window_line(curve, now, lookback_ms)
+                moved = True
+        if ends[AHEAD] <= now:
+            parts[AHEAD], until = self.commitment.line(now)
+            ends[AHEAD] = now + lookback_ms if until is None else until
+            moved = True
+        if moved:
+            (held_rate, held), (back_rate, back), _, (ahead_rate, ahead) = parts
+            self.lines = (held_rate - back_rate, held - back, ahead_rate, ahead)
+        if ends[SPARE] <= now:
+            self.spare_line, ends[SPARE] = window_line(self.spare, now, lookback_ms)
+        self.drawn_since, self.drawn_until = now, min(ends)
 
 
-def window_line(curve: Curve, now: Millis, lookback_ms: Millis) -> tuple[int, GpuMillis, Millis]:
-    """What a curve gains in (t - W, t] for t around `now`, as rate x t + constant, and until when that holds."""
+def window_line(curve: Curve, now: Millis, lookback_ms: Millis) -> tuple[Line, Millis]:
+    """What a curve gains in (t - W, t] for t around `now`, and until when that holds."""
     rate, constant, until = curve.line(now)
     tail_rate, tail, tail_until = curve.line(now - lookback_ms)
-    ends = now + lookback_ms if tail_until is None else tail_until + lookback_ms
-    return rate - tail_rate, constant - tail + tail_rate * lookback_ms, ends if until is None else min(ends, until)
+    ends = now if tail_until is None else tail_until
+    ends += lookback_ms
+    line = (rate - tail_rate, constant - tail + tail_rate * lookback_ms)
+    return line, ends if until is None or until > ends else until
 
 
 class Ledger:
@@ -120,15 +150,17 @@ class Ledger:
         """The lines of charged and committed of every budget in use and of all above, each with all that is below it.
 
         Equals adding the lines of the budgets up the tree. Only lines that are new since the last time are added here.
+        All accounts of budgets are drawn at `now` afterwards.
         """
+        sums = self._sums
         for budget, account in self.budgets.items():
-            lines = account.lines(now, lookback_ms)
-            if lines is not account.summed:
-                change = [new - old for new, old in zip(lines, account.summed, strict=True)]
-                account.summed = lines
+            if not account.drawn_since <= now < account.drawn_until:
+                account.draw(now, lookback_ms)
+            if account.lines is not account.summed:
+                change = [new - old for new, old in zip(account.lines, account.summed, strict=True)]
+                account.summed = account.lines
                 for path in self.lineage(budget):
-                    total = self._sums.get(path, NO_LINES)
-                    self._sums[path] = [one + more for one, more in zip(total, change, strict=True)]
+                    sums[path] = [one + more for one, more in zip(sums.get(path, FLAT), change, strict=True)]
         return self._sums
 
     def forget(self, before: Millis, *, referred: Iterable[tuple[BudgetPath, UserName]]) -> None:
@@ -137,7 +169,6 @@ class Ledger:
             for curve in account.curves():
                 curve.forget(before)
             account.commitment.forget(before)
-            account.changed()
         kept_users = dict.fromkeys(referred)
         kept_budgets = dict.fromkeys(budget for budget, _ in kept_users)
         self.users = {key: own for key, own in self.users.items() if key in kept_users or not own.empty}
@@ -145,7 +176,7 @@ class Ledger:
         self._lineages.clear()
         self._sums.clear()
         for account in self.budgets.values():
-            account.summed = NO_LINES
+            account.summed = FLAT
 
     def _all(self) -> Iterator[Account]:
         yield from self.budgets.values()

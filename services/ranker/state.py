@@ -7,7 +7,7 @@ are rebuilt from it.
 import msgspec
 
 from services.ranker.job import Job
-from services.ranker.ledger import Account, Ledger
+from services.ranker.ledger import AHEAD, Account, Ledger
 from services.ranker.policy.entitlement import Shares
 from services.ranker.queue import Queue
 from services.ranker.run import Run
@@ -97,6 +97,12 @@ class State:
         self.gpus_by_type: dict[str, int] = {}
         """GPUs of the empty cluster when every host works."""
         self.said_standings: dict[BudgetPath, Standing] = {}
+        self.said_ratios: dict[BudgetPath, tuple[float, float]] | None = None
+        """Scratch of `news`: each ratio that was said, and by how much it may differ."""
+        self.look_every_ms: Millis | None = None
+        """Scratch of `news`: how long to let ratios drift."""
+        self.branches: tuple[tuple[BudgetPath, ...], dict[BudgetPath, list[BudgetPath]]] = ((), {})
+        """Scratch of `order`: the budgets with queued jobs, and the tree above them."""
         self.jumped: dict[BudgetPath, GpuMillis] = {}
         """The sum of the jumps, on each budget of their paths."""
         self.idle: tuple[Position, Millis] | None = None
@@ -117,7 +123,13 @@ class State:
         """This is what was said last."""
         self.said = ranking
         self.said_standings = {standing.path: standing for standing in ranking.standings}
+        self.said_ratios = None
         self.queue.note_said(ranking.order)
+
+    def note_look(self, at: Millis) -> None:
+        """The drift of the ratios was looked at."""
+        self.looked_at = at
+        self.look_every_ms = None
 
     def note_jump(self, jump: Jump) -> None:
         """Add a jump up its path."""
@@ -140,14 +152,14 @@ def promise(state: State, run: Run, sign: int) -> None:
             account.commitment.whole += sign * run.gpus * run.min_runtime_ms
         else:
             account.commitment.protect(gpus=sign * run.gpus, until=run.protected_until)
-        account.changed()
+        account.changed(AHEAD)
 
 
 def promise_reservation(state: State, job: Job, sign: int) -> None:
     """Count the whole commitment of a reservation (P8), or take it out again."""
     for account in state.ledger.accounts(job.budget, job.user):
         account.commitment.whole += sign * job.commitment_gpu_ms
-        account.changed()
+        account.changed(AHEAD)
 
 
 def books(account: Account) -> Books:

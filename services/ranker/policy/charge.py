@@ -5,7 +5,7 @@ the run (nothing was lost) or lost for good (the end stays there). A refund take
 The same spans, in the same curve, for unallocated runs; they are not charged, only counted.
 """
 
-from services.ranker.ledger import Account
+from services.ranker.ledger import HELD, REFUNDED, SPARE, Account
 from services.ranker.run import Held, Run
 from tenure.domain.curve import Curve
 from tenure.domain.units import GpuMillis, Millis
@@ -46,7 +46,7 @@ def refund(run: Run, accounts: tuple[Account, ...], *, since: Millis, until: Mil
     ]
     known = sum(max(0, end - begin) * gpus for begin, end, gpus in spans)
     for account in accounts:
-        account.changed()
+        account.changed(REFUNDED)
         if known == gpu_ms:
             for begin, end, gpus in spans:
                 account.refunded.add(since=begin, until=end, rate=gpus)
@@ -79,5 +79,5 @@ def _follow(run: Run, held: Held, accounts: tuple[Account, ...]) -> None:
 def _curves(run: Run, accounts: tuple[Account, ...]) -> list[Curve]:
     """Where the run's occupancy is counted. The accounts are told that they change."""
     for account in accounts:
-        account.changed()
+        account.changed(HELD if run.allocated else SPARE)
     return [account.held if run.allocated else account.spare for account in accounts]

@@ -37,13 +37,13 @@ class Commitment:
 
     def at(self, now: Millis) -> GpuMillis:
         """The commitment at `now`."""
-        rate, constant, _ = self.line(now)
+        (rate, constant), _ = self.line(now)
         return rate * now + constant
 
-    def line(self, now: Millis) -> tuple[int, GpuMillis, Millis | None]:
-        """The commitment around `now` as rate x t + constant, and the instant from which that no longer holds."""
+    def line(self, now: Millis) -> tuple[tuple[int, GpuMillis], Millis | None]:
+        """The commitment around `now` as (rate, constant): rate x t + constant, and from when that no longer holds."""
         rate, moment, until = self._ends.line(now)
-        return rate - self._gpus, self.whole + self._moment + moment, until
+        return (rate - self._gpus, self.whole + self._moment + moment), until
 
     def forget(self, before: Millis) -> None:
         """Drop what no question after `before` can see."""

@@ -73,13 +73,15 @@ class Shares:
         if (window, least) != self._steady_window or since < self._steady_since:
             self._steady, self._steady_window = {}, (window, least)
         self._steady_since = since
+        steady = self._steady
+        if steady:
+            try:
+                return {path: steady[path] for path in paths}
+            except KeyError:  # some budget's share has changed in this window
+                pass
         available: dict[Millis, GpuMillis] = {}  # gained from an instant to now; many eras begin with the same edit
         entitled: dict[BudgetPath, GpuMillis] = {}
         for path in paths:
-            steady = self._steady.get(path)
-            if steady is not None:
-                entitled[path] = steady
-                continue
             terms = self._lowest_terms.get(path)
             if terms is None:
                 entitled[path] = 0
@@ -99,7 +101,7 @@ class Shares:
             total = total if total > floor else floor
             entitled[path] = ((2 * total + unit) // (2 * unit) or 1) if total else 0
             if eras[0][0] <= since:
-                self._steady[path] = entitled[path]
+                steady[path] = entitled[path]
         return entitled
 
     def _keep(self, path: BudgetPath, known: list[Era]) -> None:

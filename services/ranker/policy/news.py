@@ -8,12 +8,12 @@ the instant, so a restarted ranker says the same.
 import math
 from itertools import pairwise
 
-from services.ranker.policy.spare_order import spare_held, spare_ratio
+from services.ranker.policy.spare_order import spare_ratios
 from services.ranker.policy.standing import Weights, user_used, weigh
 from services.ranker.state import State
 from tenure.domain.ids import BudgetPath
 from tenure.domain.units import MINUTE, SECOND, GpuMillis, Millis
-from tenure.events.ranking import RankingPublished, Standing
+from tenure.events.ranking import RankingPublished
 
 RELATIVE = 0.01
 """A ratio has moved when it differs from the one that was said by this part of it, or by a quarter of P5's margin."""
@@ -33,7 +33,7 @@ def jump(state: State, budget: BudgetPath, gpu_ms: GpuMillis) -> None:
 def note_ranking(state: State, ranking: RankingPublished) -> None:
     """A ranking was folded: from now on only those jumps count that it does not know of."""
     state.note_said(ranking)
-    state.looked_at = ranking.at
+    state.note_look(ranking.at)
     jumps = [jump for jump in state.jumps if jump[0] > ranking.basis]
     state.jumps, state.jumped = [], {}
     for later in jumps:
@@ -44,16 +44,19 @@ def note_ranking(state: State, ranking: RankingPublished) -> None:
 def look(state: State) -> None:
     """To be called as facts are folded: look at the drift when it is time to."""
     if len(state.queue) and not _changed(state) and state.clock >= state.looked_at + look_every(state):
-        state.looked_at = state.clock
+        state.note_look(state.clock)
         if moved(state, weigh(state, state.clock)):
             state.news_at = state.position
 
 
 def look_every(state: State) -> Millis:
     """How long to let ratios drift: they move the slower, the more of the window lies behind us."""
-    began = state.looked_at if state.capacity_since is None else state.capacity_since
-    behind = min(state.looked_at - began, state.policy.lookback_ms)
-    return max(LOOK_SOONEST, min(LOOK_LATEST, behind // LOOKS_IN_WINDOW))
+    every = state.look_every_ms
+    if every is None:
+        began = state.looked_at if state.capacity_since is None else state.capacity_since
+        behind = min(state.looked_at - began, state.policy.lookback_ms)
+        every = state.look_every_ms = max(LOOK_SOONEST, min(LOOK_LATEST, behind // LOOKS_IN_WINDOW))
+    return every
 
 
 def next_look(state: State, now: Millis) -> Millis:
@@ -69,22 +72,26 @@ def is_news(state: State, now: Millis) -> bool:
 
 def moved(state: State, weights: Weights) -> bool:
     """Whether any ratio differs from the one that was said by as much as matters."""
+    charged, committed = weights.charged, weights.committed
+    if state.said_ratios is None:
+        margin = state.policy.ratio_margin / 4
+        ratios = [(standing.path, standing.ratio) for standing in state.said_standings.values()]
+        state.said_ratios = {path: (ratio, max(margin, RELATIVE * ratio)) for path, ratio in ratios}
     for path, entitled in weights.entitled.items():
-        standing = state.said_standings.get(path)
-        if standing is None or _differs(standing, weights.used(path), entitled, state.policy.ratio_margin / 4):
+        said = state.said_ratios.get(path)
+        if said is None:
+            return True
+        ratio, most = said
+        if not entitled or ratio == math.inf:  # coming from there or going there always matters
+            if bool(entitled) == (ratio == math.inf):
+                return True
+        elif abs((charged[path] + committed[path]) / entitled - ratio) > most:
             return True
     return _users_moved(state, weights) or _spare_out_of_order(state, weights)
 
 
 def _changed(state: State) -> bool:
     return state.said is None or state.news_at > state.said.basis
-
-
-def _differs(standing: Standing, used: GpuMillis, entitled: GpuMillis, margin: float) -> bool:
-    """Without a share a ratio is infinite: coming from there or going there always matters."""
-    if not entitled or not standing.entitlement_gpu_ms:
-        return bool(entitled) != bool(standing.entitlement_gpu_ms)
-    return abs(used / entitled - standing.ratio) > max(margin, RELATIVE * standing.ratio)
 
 
 def _weigh_jumps(state: State, budget: BudgetPath) -> None:
@@ -116,5 +123,5 @@ def _spare_out_of_order(state: State, weights: Weights) -> bool:
     said, margin = state.said, state.policy.ratio_margin / 4
     assert said is not None
     budgets = [standing.path for standing in said.spare if standing.path in state.queue.unallocated]
-    ratios = [spare_ratio(spare_held(state, path, weights.now), weights.entitled[path]) for path in budgets]
+    ratios = [ratio for ratio, *_ in spare_ratios(state, weights, budgets)]
     return any(one > other + max(margin, RELATIVE * other) for one, other in pairwise(ratios) if not math.isinf(other))

@@ -119,9 +119,12 @@ def _by_user(state: State, weights: Weights, budget: BudgetPath, users: Users, l
 
 def _branches(state: State) -> dict[BudgetPath, list[BudgetPath]]:
     """The budgets with queued jobs below them: the children of each, in order of path."""
+    budgets = tuple(state.queue.allocated)
+    if budgets == state.branches[0]:
+        return state.branches[1]
     branches: dict[BudgetPath, list[BudgetPath]] = {}
     known: set[BudgetPath] = set()
-    for budget in sorted(state.queue.allocated):
+    for budget in budgets:
         parent = ROOT
         for path in state.ledger.lineage(budget):
             if path not in known:
@@ -130,4 +133,5 @@ def _branches(state: State) -> dict[BudgetPath, list[BudgetPath]]:
             parent = path
     for children in branches.values():
         children.sort()
+    state.branches = (budgets, branches)
     return branches

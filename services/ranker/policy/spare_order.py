@@ -11,31 +11,29 @@ from services.ranker.policy.standing import Weights
 from services.ranker.queue import JOB, LISTED_MAX
 from services.ranker.state import State
 from tenure.domain.ids import BudgetPath, JobId
-from tenure.domain.units import GpuMillis, Millis
+from tenure.domain.units import GpuMillis
 from tenure.events.ranking import SpareStanding
-
-
-def spare_held(state: State, budget: BudgetPath, now: Millis) -> GpuMillis:
-    """What a budget held unallocated in the window that ends now."""
-    account = state.ledger.budgets.get(budget)
-    return 0 if account is None else account.spare_at(now, state.policy.lookback_ms)
-
-
-def spare_ratio(held_gpu_ms: GpuMillis, entitlement_gpu_ms: GpuMillis) -> float:
-    """What orders the budgets: the lowest first; infinite without a share (last). As `SpareStanding.ratio`."""
-    return held_gpu_ms / entitlement_gpu_ms if entitlement_gpu_ms else math.inf
 
 
 def spare_standings(state: State, weights: Weights) -> tuple[SpareStanding, ...]:
     """The budgets with unallocated jobs in the queue, first to start first."""
-    found = []
-    for path in state.queue.unallocated:
-        held, entitled = spare_held(state, path, weights.now), weights.entitled[path]
-        found.append((spare_ratio(held, entitled), path, held, entitled))
+    found = spare_ratios(state, weights, state.queue.unallocated)
     found.sort()
     return tuple(
         [SpareStanding(path=path, held_gpu_ms=held, entitlement_gpu_ms=entitled) for _, path, held, entitled in found]
     )
+
+
+def spare_ratios(
+    state: State, weights: Weights, paths: Iterable[BudgetPath]
+) -> list[tuple[float, BudgetPath, GpuMillis, GpuMillis]]:
+    """Of each budget its ratio (see `SpareStanding.ratio`), its path, what it held unallocated, its entitlement."""
+    found, accounts, now, lookback = [], state.ledger.budgets, weights.now, state.policy.lookback_ms
+    for path in paths:
+        account, entitled = accounts.get(path), weights.entitled[path]
+        held = 0 if account is None else account.spare_at(now, lookback)
+        found.append((held / entitled if entitled else math.inf, path, held, entitled))
+    return found
 
 
 def spare_order(state: State, budgets: Iterable[SpareStanding]) -> list[JobId]:
