@@ -35,7 +35,6 @@ class Account:
         "lines",
         "refunded",
         "spare",
-        "spare_line",
         "summed",
     )
 
@@ -50,7 +49,6 @@ class Account:
         self.drawn_since: Millis = 0
         self.drawn_until: Millis = 0
         self.lines = FLAT
-        self.spare_line: Line = (0, 0)
         self._parts: list[Line] = [(0, 0)] * 4
         self._ends: list[Millis] = [0] * 4
         self.summed = FLAT
@@ -69,6 +67,22 @@ class Account:
         """To be called after every change of a part."""
         self._ends[part] = self.drawn_until = self.drawn_since
 
+    def hold(self, part: int, gpus: int, *, since: Millis) -> None:
+        """So many GPUs more are held since then (`HELD`, or `SPARE`); fewer, if negative."""
+        (self.held if part == HELD else self.spare).step(since, gpus)
+        if not self.drawn_since <= since < self._ends[part]:
+            self.changed(part)
+            return
+        # The line bends here. Equals drawing it again, without a search.
+        rate, constant = self._parts[part]
+        self._parts[part] = (rate + gpus, constant - gpus * since)
+        if part == HELD:
+            rate, constant, ahead_rate, ahead = self.lines
+            self.lines = (rate + gpus, constant - gpus * since, ahead_rate, ahead)
+        self.drawn_since = since
+        if self.drawn_until < since:
+            self.drawn_until = since
+
     def charged_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
         """P2: charged in the window that ends now."""
         self.draw(now, lookback_ms)
@@ -82,7 +96,8 @@ class Account:
     def spare_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
         """Held by unallocated runs in the window that ends now."""
         self.draw(now, lookback_ms)
-        return self.spare_line[0] * now + self.spare_line[1]
+        rate, constant = self._parts[SPARE]
+        return rate * now + constant
 
     def draw(self, now: Millis, lookback_ms: Millis) -> None:
         """Find the lines around `now`, and how long they hold. Only those of parts that need it."""
@@ -104,7 +119,7 @@ class Account:
             (held_rate, held), (back_rate, back), _, (ahead_rate, ahead) = parts
             self.lines = (held_rate - back_rate, held - back, ahead_rate, ahead)
         if ends[SPARE] <= now:
-            self.spare_line, ends[SPARE] = window_line(self.spare, now, lookback_ms)
+            parts[SPARE], ends[SPARE] = window_line(self.spare, now, lookback_ms)
         self.drawn_since, self.drawn_until = now, min(ends)
 
 

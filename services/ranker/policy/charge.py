@@ -16,8 +16,7 @@ def begin(run: Run, held: Held, accounts: tuple[Account, ...], *, at: Millis) ->
     if held.start is not None:
         return
     held.start = at
-    for curve in _curves(run, accounts):
-        curve.step(at, held.gpus)
+    _hold(run, accounts, held.gpus, since=at)
     _follow(run, held, accounts)
 
 
@@ -68,16 +67,15 @@ def _follow(run: Run, held: Held, accounts: tuple[Account, ...]) -> None:
         return
     to = held.held_to
     if to != held.charged_to:
-        for curve in _curves(run, accounts):
-            if held.charged_to is not None:
-                curve.step(held.charged_to, held.gpus)
-            if to is not None:
-                curve.step(to, -held.gpus)
+        if held.charged_to is not None:
+            _hold(run, accounts, held.gpus, since=held.charged_to)
+        if to is not None:
+            _hold(run, accounts, -held.gpus, since=to)
         held.charged_to = to
 
 
-def _curves(run: Run, accounts: tuple[Account, ...]) -> list[Curve]:
-    """Where the run's occupancy is counted. The accounts are told that they change."""
+def _hold(run: Run, accounts: tuple[Account, ...], gpus: int, *, since: Millis) -> None:
+    """Count the run's occupancy where it belongs."""
+    part = HELD if run.allocated else SPARE
     for account in accounts:
-        account.changed(HELD if run.allocated else SPARE)
-    return [account.held if run.allocated else account.spare for account in accounts]
+        account.hold(part, gpus, since=since)

@@ -74,11 +74,8 @@ class Shares:
             self._steady, self._steady_window = {}, (window, least)
         self._steady_since = since
         steady = self._steady
-        if steady:
-            try:
-                return {path: steady[path] for path in paths}
-            except KeyError:  # some budget's share has changed in this window
-                pass
+        if all(map(steady.__contains__, paths)):
+            return {path: steady[path] for path in paths}
         available: dict[Millis, GpuMillis] = {}  # gained from an instant to now; many eras begin with the same edit
         entitled: dict[BudgetPath, GpuMillis] = {}
         for path in paths:

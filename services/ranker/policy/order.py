@@ -61,6 +61,8 @@ def fair_order(state: State, weights: Weights) -> list[JobId]:
     """The listed allocated jobs, first to start first: `LISTED_MAX`, then of each line not among them the first."""
     leaves: list[Leaf] = []
     order: list[JobId] = []
+    if not state.queue.allocated:
+        return order
     for leaf in _below(state, weights, ROOT, _branches(state), leaves):
         entry = leaf.pick()
         if entry is not None:
@@ -94,11 +96,13 @@ def _below(
     branches: dict[BudgetPath, list[BudgetPath]],
     leaves: list[Leaf],
 ) -> Turns:
+    children, users = branches.get(path, ()), state.queue.allocated.get(path)
+    if users is None and len(children) == 1:
+        return _below(state, weights, children[0], branches, leaves)
     parts: list[Part] = [
         (weights.used(child), weights.entitled[child], _below(state, weights, child, branches, leaves))
-        for child in branches.get(path, ())
+        for child in children
     ]
-    users = state.queue.allocated.get(path)
     if users is not None:
         # A budget that got children after jobs were queued in it: its own come last.
         parts.append((0, 0, _by_user(state, weights, path, users, leaves)))
