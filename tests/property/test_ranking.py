@@ -5,14 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.ranker.decider import role
+from services.ranker.policy import order, spare_order
 from services.ranker.policy.alike import Alike, at_once
 from services.ranker.policy.order import fair_order
 from services.ranker.policy.setback import place_in_budget
+from services.ranker.policy.spare_order import spare_standings
 from services.ranker.policy.standing import user_used, weigh
+from services.ranker.queue import LISTED_MAX
 from services.ranker.state import State
 from tenure.domain.host import HostState
 from tenure.domain.ids import BudgetPath, HostId, JobId, RunId
@@ -132,12 +136,15 @@ def lived(story: Iterable[tuple[str, int]]) -> Life:
     return life
 
 
-def walk(state: State, now: Millis) -> list[JobId]:
-    """P4 as it is written: from the root take the child with the lowest ratio, take its first job, add, again."""
+def walk(state: State, now: Millis, *, most: int = LISTED_MAX) -> list[JobId]:
+    """P4 as it is written: from the root take the child with the lowest ratio, take its first job, add, again.
+
+    After `most` picks only the first job of each class of which none was picked is left.
+    """
     weights = weigh(state, now)
     used = {path: weights.used(path) for path in weights.entitled}
     by_user = {key: user_used(state, *key, now) for key in state.ledger.users}
-    waiting = {budget: alike_cut(state, jobs) for budget, jobs in queued_by_budget(state).items()}
+    waiting = {budget: alike_cut(state, jobs) for budget, jobs in queued_by_budget(state, allocated=True).items()}
 
     def ratio(path: BudgetPath) -> float:
         return used[path] / weights.entitled[path] if weights.entitled[path] else math.inf
@@ -170,7 +177,20 @@ def walk(state: State, now: Millis) -> list[JobId]:
             used[path] += added
         owner = (at, state.jobs[job].user)
         by_user[owner] = by_user.get(owner, 0) + added
+        if len(picked) == most:
+            seen = {alike_to(state, job) for job in picked}
+            waiting = {budget: firsts(state, jobs, seen) for budget, jobs in waiting.items()}
     return picked
+
+
+def firsts(state: State, jobs: Iterable[JobId], seen: Iterable[Alike]) -> list[JobId]:
+    """Of jobs in order, the first of each class that was not seen yet."""
+    known, found = list(seen), []
+    for job in jobs:
+        if alike_to(state, job) not in known:
+            known.append(alike_to(state, job))
+            found.append(job)
+    return found
 
 
 def key_of(state: State, job: JobId) -> tuple[object, ...]:
@@ -185,35 +205,41 @@ def key_of(state: State, job: JobId) -> tuple[object, ...]:
     )
 
 
-def queued_by_budget(state: State) -> dict[BudgetPath, list[JobId]]:
-    """The allocated jobs in the queue."""
+def queued_by_budget(state: State, *, allocated: bool) -> dict[BudgetPath, list[JobId]]:
+    """The allocated jobs in the queue, or the unallocated ones."""
     budgets: dict[BudgetPath, list[JobId]] = {}
     for job in sorted(state.queue.jobs()):
-        if state.jobs[job].allocated:
+        if state.jobs[job].allocated is allocated:
             budgets.setdefault(state.jobs[job].budget, []).append(job)
     return budgets
 
 
+def alike_to(state: State, name: JobId) -> Alike:
+    """The class of a job."""
+    job = state.jobs[name]
+    node = state.tree.by_path.get(job.budget)
+    return Alike(
+        job.budget,
+        job.user if node is not None and node.users_equal and job.allocated else None,
+        job.replicas,
+        job.gpus_per_replica,
+        job.gpu_type,
+        job.min_runtime_ms,
+        job.priority,
+        name in state.reserved,
+    )
+
+
 def alike_cut(state: State, jobs: Sequence[JobId]) -> list[JobId]:
-    """Of jobs that are alike, as many as could run at once."""
-    kept: dict[Alike, list[JobId]] = {}
-    for name in sorted(jobs, key=lambda job: key_of(state, job)):
-        job = state.jobs[name]
-        node = state.tree.by_path.get(job.budget)
-        user = job.user if node is not None and node.users_equal else None
-        alike = Alike(
-            job.budget,
-            user,
-            job.replicas,
-            job.gpus_per_replica,
-            job.gpu_type,
-            job.min_runtime_ms,
-            job.priority,
-            name in state.reserved,
-        )
-        if len(kept.setdefault(alike, [])) < at_once(alike, gpus_by_type=state.gpus_by_type):
-            kept[alike].append(name)
-    return [job for group in kept.values() for job in group]
+    """Of jobs that are alike, as many as could run at once; all of them in order."""
+    kept: dict[Alike, int] = {}
+    listed = []
+    for job in sorted(jobs, key=lambda job: key_of(state, job)):
+        alike = alike_to(state, job)
+        kept[alike] = kept.get(alike, 0) + 1
+        if kept[alike] <= at_once(alike, gpus_by_type=state.gpus_by_type):
+            listed.append(job)
+    return listed
 
 
 @settings(max_examples=150, deadline=None)
@@ -222,6 +248,26 @@ def test_the_order_is_the_walk_from_the_root(story: list[tuple[str, int]]) -> No
     life = lived(story)
     state, now = life.scene.actor.state, life.scene.now
     assert fair_order(state, weigh(state, now)) == walk(state, now)
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps, st.integers(1, 12))
+def test_behind_the_jobs_in_strict_order_stands_the_first_of_each_class(
+    story: list[tuple[str, int]], most: int
+) -> None:
+    """I4: of many jobs some are listed; every class is among them, and the rest of the walk is theirs."""
+    life = lived(story)
+    state, now = life.scene.actor.state, life.scene.now
+    weights = weigh(state, now)
+    spare = spare_standings(state, weights)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "LISTED_MAX", most)
+        patch.setattr(spare_order, "LISTED_MAX", most)
+        assert fair_order(state, weights) == walk(state, now, most=most)
+        listed = spare_order.spare_order(state, spare)
+    queued = queued_by_budget(state, allocated=False)
+    free = [job for standing in spare for job in alike_cut(state, queued[standing.path])]
+    assert listed == free[:most] + firsts(state, free[most:], [alike_to(state, job) for job in free[:most]])
 
 
 @settings(max_examples=60, deadline=None)
