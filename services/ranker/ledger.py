@@ -5,6 +5,7 @@ they are asked for. Use between two changes is a straight line, which is what ma
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import sub
 
 from services.ranker.policy.commitment import Commitment
 from tenure.domain.curve import Curve
@@ -95,7 +96,8 @@ class Account:
 
     def spare_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
         """Held by unallocated runs in the window that ends now."""
-        self.draw(now, lookback_ms)
+        if not self.drawn_since <= now < self.drawn_until:
+            self.draw(now, lookback_ms)
         rate, constant = self._parts[SPARE]
         return rate * now + constant
 
@@ -172,10 +174,14 @@ class Ledger:
             if not account.drawn_since <= now < account.drawn_until:
                 account.draw(now, lookback_ms)
             if account.lines is not account.summed:
-                change = [new - old for new, old in zip(account.lines, account.summed, strict=True)]
+                rate, charged, ahead_rate, ahead = map(sub, account.lines, account.summed)
                 account.summed = account.lines
                 for path in self.lineage(budget):
-                    sums[path] = [one + more for one, more in zip(sums.get(path, FLAT), change, strict=True)]
+                    total = sums.setdefault(path, [0, 0, 0, 0])
+                    total[0] += rate
+                    total[1] += charged
+                    total[2] += ahead_rate
+                    total[3] += ahead
         return self._sums
 
     def forget(self, before: Millis, *, referred: Iterable[tuple[BudgetPath, UserName]]) -> None:

@@ -69,7 +69,7 @@ class Line:
 class Group:
     """The lines of one budget, or of one of its users where those are equal."""
 
-    __slots__ = ("_heads", "entries", "jobs", "lines")
+    __slots__ = ("_head_jobs", "_heads", "entries", "jobs", "lines")
 
     def __init__(self) -> None:
         self.lines: dict[Alike, Line] = {}
@@ -78,6 +78,7 @@ class Group:
         self.jobs: list[JobId] = []
         """The same, only the ids."""
         self._heads: list[Entry] | None = None
+        self._head_jobs: list[JobId] = []
 
     def put(self, entry: Entry) -> None:
         """It is to be listed."""
@@ -101,7 +102,13 @@ class Group:
         """In order, the first of each line of which none is among the first `listed` jobs of the group."""
         if self._heads is None:
             self._heads = sorted([line.entries[0] for line in self.lines.values() if line.entries])
+            self._head_jobs = [entry.job for entry in self._heads]
         return self._heads[bisect_right(self._heads, self.entries[listed - 1]) :] if listed else self._heads
+
+    def head_jobs(self, *, listed: int) -> Sequence[JobId]:
+        """The same, only the ids."""
+        heads = self.heads(listed=listed)
+        return self._head_jobs[len(self._head_jobs) - len(heads) :]
 
 
 Users = dict[UserName | None, Group]

@@ -122,6 +122,7 @@ def main() -> int:
         "leaves_20_classes_50": Bench(leaves=20, classes=50, queued=50).report(),
         "leaves_15_classes_200": Bench(leaves=15, classes=200, queued=200).report(),
         "leaves_16_classes_480_jobs_10000": Bench(leaves=16, classes=480, queued=10_000).report(),
+        "leaves_16_classes_480_jobs_400000": Bench(leaves=16, classes=480, queued=400_000).report(),
         "leaves_16_classes_1_jobs_10000": Bench(leaves=16, classes=1, queued=10_000).report(),
     }
     print(json.dumps(figures, indent=2))

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 
 from services.ranker.policy.standing import Weights
-from services.ranker.queue import JOB, LISTED_MAX
+from services.ranker.queue import LISTED_MAX
 from services.ranker.state import State
 from tenure.domain.ids import BudgetPath, JobId
 from tenure.domain.units import GpuMillis
@@ -47,5 +47,5 @@ def spare_order(state: State, budgets: Iterable[SpareStanding]) -> list[JobId]:
         else:
             listed = max(0, room)
             order += group.jobs[:listed]
-            order += map(JOB, group.heads(listed=listed))
+            order += group.head_jobs(listed=listed)
     return order

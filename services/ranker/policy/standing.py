@@ -30,8 +30,8 @@ def weigh(state: State, now: Millis) -> Weights:
     """The ratios at `now`. Costs O(budgets in use), however many runs and jobs there are."""
     ledger = state.ledger
     sums = ledger.sums(now, state.policy.lookback_ms)
-    charged = {path: total[0] * now + total[1] for path, total in sums.items()}
-    committed = {path: total[2] * now + total[3] for path, total in sums.items()}
+    charged = {path: rate * now + constant for path, (rate, constant, _, _) in sums.items()}
+    committed = {path: rate * now + constant for path, (_, _, rate, constant) in sums.items()}
     for queued in (state.queue.allocated, state.queue.unallocated):
         for budget in queued:
             if budget not in charged:
