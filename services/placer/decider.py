@@ -5,6 +5,7 @@ from functools import partial
 from services.placer.evolve import READS, evolve
 from services.placer.policy import escrow
 from services.placer.policy.drain import drain
+from services.placer.policy.openings import Openings
 from services.placer.policy.reserve import drop_broken, honour, next_due
 from services.placer.policy.settle import settle
 from services.placer.policy.starts import plan_starts
@@ -31,16 +32,25 @@ def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
     broken = list(drop_broken(state, now))
     if broken:
         return Decision(assumes=state.position, facts=broken)
-    standings = current_standings(state)
-    stops: list[Fact] = list(drain(state, now, standings=standings, policy=policy))  # 3. draining hosts (P9)
-    stops = stops or list(honour(state, now, standings=standings, policy=policy))
+    openings = current_openings(state, policy)
+    stops: list[Fact] = list(drain(state, now, standings=openings.standings, policy=policy))  # 3. draining hosts (P9)
+    stops = stops or list(honour(state, now, standings=openings.standings, policy=policy))
     if stops:
         return Decision(assumes=state.position, facts=stops)
-    planned = plan_starts(state, now, standings=standings, policy=policy)  # 4. in rank order, whole gangs (P4-P8)
+    planned = plan_starts(state, now, openings=openings, policy=policy)  # 4. in rank order, whole gangs (P4-P8)
     if planned:
         return Decision(assumes=state.position, facts=planned)
-    state.idle_until = next_change(state, now)  # 5. timers, not luck (P11)
+    state.idle_until = next_change(state, now, policy=policy)  # 5. timers, not luck (P11)
     return Decision(assumes=state.position, wake_at=state.idle_until)
+
+
+def current_openings(state: State, policy: Policy) -> Openings:
+    """What P5 gives to whom under the current ratios; kept while nothing moved them, here or in the log."""
+    known = state.openings
+    if known is None or state.openings_of != (state.ratios, known.standings.version):
+        known = state.openings = Openings(state.loose, current_standings(state), policy)
+        state.openings_of = (state.ratios, known.standings.version)
+    return known
 
 
 def current_standings(state: State) -> Standings:
@@ -54,12 +64,12 @@ def current_standings(state: State) -> Standings:
     return standings
 
 
-def next_change(state: State, now: Millis) -> Millis:
+def next_change(state: State, now: Millis, *, policy: Policy) -> Millis:
     """The next instant at which a protection or an escrow ends or a reason may be said; far away if there is none."""
     instants = [kept.deadline for kept in state.core.escrows.values()]
     if state.waiting.lines or state.draining:
         instants += [state.loose.next_end(state.firm) or 0, state.reasons.again_at or 0]
-    instants += next_due(state)
+    instants += next_due(state, now, policy=policy)
     return min((instant for instant in instants if instant > now), default=now + FAR_AWAY)
 
 

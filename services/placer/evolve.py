@@ -240,12 +240,10 @@ def _reservation_made(state: State, fact: ReservationMade) -> None:
     if job is not None:
         made = Commitment(position=state.core.position, budget=job.spec.budget, gpu_ms=job.spec.commitment_gpu_ms)
         state.core.commitments.append(made)
-        state.ratios += 1
 
 
 def _reservation_dropped(state: State, fact: ReservationDropped) -> None:
-    if state.unreserve(fact.job):
-        state.ratios += 1
+    state.unreserve(fact.job)
 
 
 def _ignore(state: State, fact: Fact) -> None:

@@ -85,8 +85,10 @@ class Loose:
         self.key_of: dict[RunId, Key] = {}
         self.held_on: dict[HostId, int] = {}
         """Per host what the runs of all bunches hold."""
-        self.below: dict[BudgetPath, dict[BudgetPath, int]] = {}
-        """By budget (`ROOT` for the top): its children with bunches at or below them, and how many."""
+        self.below: dict[BudgetPath, dict[BudgetPath, dict[Key, Bunch]]] = {}
+        """By budget (`ROOT` for the top): its children with bunches at or below them, and these."""
+        self.version = 0
+        """Grows whenever a bunch comes or goes."""
         self._ends: list[tuple[Millis, RunId]] = []
 
     def protect(self, run: RunId, until: Millis) -> None:
@@ -108,8 +110,8 @@ class Loose:
         """An asker may have it from now on, if P5 lets that asker."""
         bunch = self.bunches.get(key)
         if bunch is None:
-            bunch = self.bunches[key] = Bunch()
-            self._count(key, +1)
+            bunch = Bunch()
+            self._come(key, bunch)
         bunch.add(run, size, safe_until=safe_until, masks=masks)
         self.key_of[run] = key
         for host, mask in masks.items():
@@ -123,8 +125,7 @@ class Loose:
         bunch = self.bunches[key]
         bunch.remove(run, masks=masks)
         if not bunch.runs:
-            del self.bunches[key]
-            self._count(key, -1)
+            self._go(key)
         for host, mask in masks.items():
             self.held_on[host] &= ~mask
         return True
@@ -134,12 +135,23 @@ class Loose:
         if run in self.key_of:
             self.bunches[self.key_of[run]].saved(run, safe_until=safe_until)
 
-    def _count(self, key: Key, change: int) -> None:
-        """A bunch has come, or is empty."""
+    def _come(self, key: Key, bunch: Bunch) -> None:
+        """A bunch has come."""
+        self.version += 1
+        self.bunches[key] = bunch
         parent = ROOT
         for path in lineage(key[0]) if key is not None else ():
-            children = self.below.setdefault(parent, {})
-            children[path] = children.get(path, 0) + change
+            self.below.setdefault(parent, {}).setdefault(path, {})[key] = bunch
+            parent = path
+
+    def _go(self, key: Key) -> None:
+        """A bunch is empty."""
+        self.version += 1
+        del self.bunches[key]
+        parent = ROOT
+        for path in lineage(key[0]) if key is not None else ():
+            children = self.below[parent]
+            del children[path][key]
             if not children[path]:
                 del children[path]
             if not children:

@@ -26,6 +26,18 @@ class Pool:
         self.free = 0
         """GPUs to use, in all."""
 
+    @classmethod
+    def of(cls, masks: dict[HostId, int]) -> "Pool":
+        """A pool of these hosts, which are in order of name."""
+        pool = cls()
+        pool.masks = masks
+        numbers = [mask.bit_count() for mask in masks.values()]
+        pool.counts = [0] * (max(numbers, default=0) + 1)
+        for number in numbers:
+            pool.counts[number] += 1
+        pool.free = sum(numbers)
+        return pool
+
     def fits(self, gpus: int) -> int:
         """How many replicas of so many GPUs fit."""
         counts = self.counts

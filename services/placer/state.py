@@ -10,6 +10,7 @@ import msgspec
 from services.placer.alike import Waiting
 from services.placer.core import Core, Escrow, Job, Reservation, Run, Stop, all_gpus, gpu_mask, masks_of
 from services.placer.loose import Loose
+from services.placer.policy.openings import Openings
 from services.placer.room import Room
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId, JobId, Position, RunId
@@ -68,8 +69,6 @@ class State:
         """By job with a reservation a bit for each GPU that is kept for it, by host."""
         self.largest_host = max((host.spec.gpus for host in core.hosts.values()), default=0)
         """GPUs of the largest host: who needs more is a gang that needs several."""
-        for reservation in core.reservations.values():
-            self.reserve(reservation)
         self.attention: dict[RunId, None] = {}
         """Runs that changed and may need a fact of ours, in that order. Scratch: emptied when none is due."""
         self.cancelled: dict[JobId, None] = {}
@@ -79,7 +78,11 @@ class State:
         self.grown = 0
         """Counts how often `room` or `reach` grew."""
         self.ratios = 0
-        """Counts how often the ratios may have moved: a ranking, a start, an escrow."""
+        """Counts how often the ratios may have moved: a ranking, a start, an escrow, a reservation."""
+        self.openings: Openings | None = None
+        """Scratch of `decide`: what P5 gives to whom ..."""
+        self.openings_of: tuple[int, int] | None = None
+        """... at this `ratios` and version of its standings."""
         self.idle_until: Millis | None = None
         """Scratch of `decide`: nothing to decide before this instant unless a fact comes. None: look again."""
         self._index()
@@ -87,6 +90,8 @@ class State:
     def _index(self) -> None:
         """Make all indexes from the core."""
         core = self.core
+        for reservation in core.reservations.values():
+            self.reserve(reservation)
         for escrow in core.escrows.values():
             self._keep(escrow.placement)
         for run in core.runs.values():
@@ -191,6 +196,7 @@ class State:
 
     def reserve(self, reservation: Reservation) -> None:
         """These GPUs are kept for a gang from a latest start on."""
+        self.ratios += 1
         self.core.reservations[reservation.job] = reservation
         self.reserved[reservation.job] = masks_of(reservation.placement)
 
@@ -199,6 +205,7 @@ class State:
         if self.core.reservations.pop(job, None) is None:
             return False
         del self.reserved[job]
+        self.ratios += 1
         self.grown += 1  # who was kept out may look again
         self.idle_until = None
         return True

@@ -130,7 +130,7 @@ def test_victims_are_complete_permitted_and_none_is_needless(scene: Scene) -> No
     for job in (job for job in state.core.jobs.values() if job.job in state.waiting.line_of):
         room, spec = free_masks(state), job.spec
         open_runs = [run for run in state.core.runs.values() if permitted(state, run, job, scene.now, scene.policy)]
-        plan = find_victims(state, job, scene.now, openings=openings, standings=ratios, policy=scene.policy)
+        plan = find_victims(state, job, scene.now, openings=openings, policy=scene.policy)
         line = state.waiting.line_of[job.job]
         assert (line in hope.free) == fits(room, spec), "a class has hope of free GPUs if it fits, and only then"
         if plan is None:
@@ -158,10 +158,18 @@ def test_indexes_kept_up_to_date_are_those_made_anew(scene: Scene) -> None:
         lambda state: {key: (bunch.runs, bunch.masks, bunch.gpus) for key, bunch in state.loose.bunches.items()},
         lambda state: {alike: set(line.jobs) for alike, line in state.waiting.lines.items()},
         lambda state: (set(state.firm), set(state.unstarted), set(state.unsaid), set(state.draining)),
-        lambda state: state.loose.below,
+        below,
         lambda state: (state.waited_for, state.ports, state.masks),
     ):
         assert trimmed(index(kept)) == trimmed(index(anew))
+
+
+def below(state: State) -> dict[str, dict[str, dict[object, set[str]]]]:
+    """By budget and child the bunches at or below the child, each as its runs."""
+    return {
+        parent: {path: {key: set(bunch.runs) for key, bunch in found.items()} for path, found in children.items()}
+        for parent, children in state.loose.below.items()
+    }
 
 
 def trimmed(index: Any) -> Any:

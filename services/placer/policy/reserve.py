@@ -114,6 +114,8 @@ def honour(state: State, now: Millis, *, standings: Standings, policy: Policy) -
     told: dict[RunId, None] = {}
     for job_id in sorted(state.core.reservations):
         reservation = state.core.reservations[job_id]
+        if now < nothing_due_before(reservation, policy):
+            continue
         for run in _on(state, reservation):
             victim = state.core.jobs[run.job]
             if run.run in told or now < due(reservation, run, victim):
@@ -133,13 +135,22 @@ def honour(state: State, now: Millis, *, standings: Standings, policy: Policy) -
                 )
 
 
-def next_due(state: State) -> Iterator[Millis]:
+def next_due(state: State, now: Millis, *, policy: Policy) -> Iterator[Millis]:
     """When runs on reserved hosts are to be told, the latest starts, and when to look again for a timetable."""
     yield from (look_at for _, _, look_at in _gangs(state))
     for reservation in state.core.reservations.values():
+        first = nothing_due_before(reservation, policy)
+        if now < first:
+            yield first
+            continue
         yield reservation.latest_start
         for run in _on(state, reservation):
             yield due(reservation, run, state.core.jobs[run.job])
+
+
+def nothing_due_before(reservation: Reservation, policy: Policy) -> Millis:
+    """Whatever runs on its hosts, none has to be told earlier: nobody has a longer grace period."""
+    return reservation.latest_start - policy.grace_max_ms
 
 
 def due(reservation: Reservation, run: Run, victim: Job) -> Millis:

@@ -32,20 +32,25 @@ STARTS_MAX = 500
 class Plan:
     """What one decision starts and stops. `asked`: a victim set was told to end in it."""
 
-    standings: Standings
+    openings: Openings
     ports: Ports
     facts: list[Fact] = field(default_factory=list)
     started: int = 0
     asked: bool = False
 
+    @property
+    def standings(self) -> Standings:
+        """The ratios with what was promised in this decision."""
+        return self.openings.standings
 
-def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Policy) -> list[Fact]:
+
+def plan_starts(state: State, now: Millis, *, openings: Openings, policy: Policy) -> list[Fact]:
     """Starts and preemptions in rank order, whole gangs only (P4, P6). At most one victim set is asked for at a time.
 
     One victim set a decision keeps the next one honest: it sees the runs that were told, and their GPUs in escrow.
     When nothing starts, a timetable for a gang that has none (P8), else the reasons that were not said yet.
     """
-    plan = Plan(standings, Ports(state))
+    plan, standings = Plan(openings, Ports(state)), openings.standings
     with state.room.trial():
         for freed in escrow.ready(state):
             _start(plan, state, state.core.jobs[freed.job], freed.placement, now, Reason.START_ESCROW_COMPLETE)
@@ -61,8 +66,7 @@ def plan_starts(state: State, now: Millis, *, standings: Standings, policy: Poli
 
 def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
     """Go through the order, past everybody whose class cannot have anything."""
-    openings = Openings(state.loose, plan.standings, policy)
-    hope = hopeful(state, openings)
+    hope = hopeful(state, plan.openings)
     line_of, free, victims = state.waiting.line_of, hope.free, hope.victims
     if not free and not victims:
         return
@@ -84,14 +88,14 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
             continue
         free.pop(line, None)
         if job.spec.allocated and not plan.asked and job_id not in state.waited_for:
-            found = _victims(plan, state, job, now, openings=openings, policy=policy)
+            found = _victims(plan, state, job, now, policy=policy)
             if found is not None:
                 _preempt(plan, state, job, found, now, policy=policy)
                 victims.clear()
             else:
                 victims.pop(line, None)
                 if not plan.facts:  # else others took some of it in this decision
-                    line.barren = within_reach(state, openings, line)
+                    line.barren = within_reach(state, plan.openings, line)
         if not free and not victims:
             return
 
@@ -136,13 +140,9 @@ def _start(
         plan.standings.add(job.spec.budget, job.spec.commitment_gpu_ms)
 
 
-def _victims(
-    plan: Plan, state: State, job: Job, now: Millis, *, openings: Openings, policy: Policy
-) -> VictimPlan | None:
+def _victims(plan: Plan, state: State, job: Job, now: Millis, *, policy: Policy) -> VictimPlan | None:
     kept = forbidden(state, job=job.job, spec=job.spec, now=now)
-    with state.room.trial():
-        state.room.block(kept)
-        return find_victims(state, job, now, blocked=kept, openings=openings, standings=plan.standings, policy=policy)
+    return find_victims(state, job, now, blocked=kept, openings=plan.openings, policy=policy)
 
 
 def _preempt(plan: Plan, state: State, job: Job, found: VictimPlan, now: Millis, *, policy: Policy) -> None:

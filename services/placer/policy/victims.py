@@ -59,7 +59,6 @@ def find_victims(
     now: Millis,
     *,
     openings: Openings,
-    standings: Standings,
     policy: Policy,
     blocked: Mapping[HostId, int] | None = None,
 ) -> VictimPlan | None:
@@ -76,7 +75,7 @@ def find_victims(
     found = []
     for _, pool in state.room.pools_for(spec):
         if _could_fit(pool, bunches.values(), spec, blocked or {}):
-            search = _Search(state, job, now, standings=standings, policy=policy)
+            search = _Search(state, job, now, standings=openings.standings, policy=policy)
             plan = search.choose(pool, search.candidates(bunches), blocked or {})
             if plan is not None:
                 found.append(plan)
@@ -98,7 +97,9 @@ def _could_fit(pool: Pool, bunches: Iterable[Bunch], spec: JobSpec, blocked: Map
     for bunch in bunches:
         for host, mask in bunch.masks.items():
             if host in masks:
-                masks[host] |= mask & ~blocked.get(host, 0)
+                masks[host] |= mask
+    for host in blocked.keys() & masks.keys():
+        masks[host] &= ~blocked[host]
     gpus = spec.gpus_per_replica
     return sum([mask.bit_count() // gpus for mask in masks.values()]) >= spec.replicas
 
@@ -177,9 +178,9 @@ class _Widening:
     """How many replicas fit a pool while runs are being taken out of it, kept up to date run by run."""
 
     def __init__(self, masks: dict[HostId, int], *, gpus: int, blocked: Mapping[HostId, int]) -> None:
-        self._masks = dict(masks)
+        self._masks = {**masks, **{host: masks[host] & ~blocked[host] for host in blocked.keys() & masks.keys()}}
         self._gpus, self._blocked = gpus, blocked
-        self.fits = sum([mask.bit_count() // gpus for mask in masks.values()])
+        self.fits = sum([mask.bit_count() // gpus for mask in self._masks.values()])
 
     def add(self, held: dict[HostId, int]) -> bool:
         """Take a run out. False if it holds nothing here."""
@@ -211,7 +212,4 @@ class _Widening:
 
     def pool(self) -> Pool:
         """What there is without the runs that were taken out."""
-        pool = Pool()
-        for host, mask in self._masks.items():
-            pool.set(host, mask)
-        return pool
+        return Pool.of(self._masks)
