@@ -22,37 +22,31 @@ class Actor(Generic[S]):
         self.role = role
         self.state: S = role.initial()
         self.wake_at: Millis | None = 0
-        self._kinds = frozenset(role.reads)
         self._log, self._cluster = log, cluster
-        self._read: Position = LOG_START
+        self._inbox = log.inbox(role.reads)
+        self._guards = frozenset(kind for kind in role.reads if role.guard is not None and role.guard.covers(kind.lane))
         self._guarded: Position = LOG_START
 
-    def fold(self) -> int:
-        """Fold what is new in the log. Returns how many facts that were."""
-        recorded, kinds, evolve, state = self._log.recorded, self._kinds, self.role.evolve, self.state
-        guard, count = self.role.guard, 0
-        for index in range(self._read, len(recorded)):
-            entry = recorded[index]
-            fact = entry.fact
-            if type(fact) in kinds:
-                count += 1
-                evolve(state, entry)
-                if guard is not None and (fact.lane is guard or guard.covers(fact.lane)):
-                    self._guarded = entry.position
-        self._read = Position(len(recorded))
-        return count
+    def fold(self) -> None:
+        """Fold what is new in the log."""
+        inbox, guards, evolve, state = self._inbox, self._guards, self.role.evolve, self.state
+        for entry in inbox:
+            evolve(state, entry)
+            if type(entry.fact) in guards:
+                self._guarded = entry.position
+        inbox.clear()
 
     def turn(self, now: Millis) -> int:
         """Act if there is news or a wake-up is due, as the live loop does. Returns how many facts it said."""
-        if not self.fold() and (self.wake_at is None or self.wake_at > now):
+        if not self._inbox and (self.wake_at is None or self.wake_at > now):
             return 0
         return self.act(now)
 
     def act(self, now: Millis) -> int:
         """Step until the role has nothing more to say now. Returns how many facts it said."""
-        said = 0
+        said, step = 0, self.step
         for _ in range(DECISIONS_MAX):
-            facts = self.step(now)
+            facts = step(now)
             if not facts:
                 return said
             said += len(facts)
@@ -64,19 +58,17 @@ class Actor(Generic[S]):
         `between` happens after the decision and before the append, as other processes may do; nothing is appended when
         it wrote in the guarded lane.
         """
-        self.fold()
-        decision = self.role.decide(self.state, now)
+        if self._inbox:
+            self.fold()
+        role = self.role
+        decision = role.decide(self.state, now)
         self.wake_at = decision.wake_at
-        if between is not None and decision.facts:
-            between()
         if not decision.facts:
             return ()
-        facts = [
-            stamped(fact, role=self.role.name, assumes=decision.assumes, number=number, cluster=self._cluster)
-            for number, fact in enumerate(decision.facts)
-        ]
-        guard = self.role.guard
-        expect = None if guard is None else Expect(lane=guard, last=self._guarded)
+        if between is not None:
+            between()
+        facts = stamped(decision, role=role.name, cluster=self._cluster)
+        expect = None if role.guard is None else Expect(lane=role.guard, last=self._guarded)
         try:
             self._log.append_now(facts, expect=expect)
         except Conflict:
@@ -88,5 +80,6 @@ class Actor(Generic[S]):
         if with_snapshot:
             self.state = self.role.load(self.role.dump(self.state))
         else:
-            self.state, self._read, self._guarded = self.role.initial(), LOG_START, LOG_START
+            self.state, self._guarded = self.role.initial(), LOG_START
+            self._inbox[:] = self._log.of(self.role.reads)
             self.fold()

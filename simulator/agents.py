@@ -5,15 +5,17 @@ They stand in for real hosts and processes only: everything that is decided is d
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import msgspec
 
 from tenure.domain.host import HostSpec
-from tenure.domain.ids import LOG_START, FactId, HostId, JobId, Position, RunId
+from tenure.domain.ids import FactId, HostId, JobId, RunId
 from tenure.domain.job import Placement, ReplicaPlace
 from tenure.domain.units import MINUTE, Millis
-from tenure.events.fact import Fact, Lane
+from tenure.events.catalogue import Kind
+from tenure.events.fact import Fact
 from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested
 from tenure.events.reports import (
     CheckpointReported,
@@ -30,8 +32,7 @@ from tenure.log.memory import MemoryLog
 SIGTERM, SIGKILL = 15, 9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Behaviour:
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the processes of a job do. Lengths of time in milliseconds."""
 
     runs_for_ms: Millis
@@ -61,15 +62,14 @@ FREE = Work(restart_overhead_ms=0, checkpoint_interval_ms=0)
 """Nothing is lost by stopping."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Process:
+class _Process(msgspec.Struct, kw_only=True, gc=False):
     """One run as its hosts see it."""
 
     assigned: RunAssigned
     behaviour: Behaviour
     started_at: Millis | None = None
     told_to_stop_at: Millis | None = None
-    exited: set[int] = field(default_factory=set)
+    exited: set[int] = set()
     broken: bool = False
     """A host of it was lost: the rest of the gang saves nothing any more."""
 
@@ -83,10 +83,16 @@ class VirtualAgents:
         self.behaviours: dict[JobId, Behaviour] = {}
         self.silent: dict[HostId, None] = {}
         self._specs, self._log, self._cluster, self._heartbeat_ms, self._work = specs, log, cluster, heartbeat_ms, work
-        self._read: Position = LOG_START
         self._processes: dict[RunId, _Process] = {}
         self._done_ms: dict[JobId, Millis] = {}
         """Work that resumable jobs have behind them; a job is here from its first stop on."""
+        self._follow: dict[Kind, Callable[[Any, Millis], None]] = {
+            RunAssigned: self._assigned,
+            RunPreemptionRequested: self._told_to_stop,
+            RunStopRequested: self._told_to_stop,
+            RunEnded: self._ended,
+        }
+        self._inbox = log.inbox(self._follow)
         self._withheld: list[tuple[Fact, tuple[HostId, ...]]] = []
         self._due: list[tuple[Millis, int, Callable[[Millis], None]]] = []
         self._count = 0
@@ -100,15 +106,14 @@ class VirtualAgents:
 
     def act(self, now: Millis) -> int:
         """Do what is due, follow the log. Returns how many facts were said."""
-        recorded = self._log.recorded
+        recorded, inbox, due = self._log.recorded, self._inbox, self._due
         before = len(recorded)
-        for index in range(self._read, before):
-            fact = recorded[index].fact
-            if fact.lane is Lane.RUNS:
-                self._follow(fact, now)
-        self._read = Position(before)
-        while self._due[0][0] <= now:
-            at, _, happen = heapq.heappop(self._due)
+        if inbox:
+            for entry in inbox:
+                self._follow[type(entry.fact)](entry.fact, now)
+            inbox.clear()
+        while due[0][0] <= now:
+            at, _, happen = heapq.heappop(due)
             happen(at)
         return len(recorded) - before
 
@@ -156,20 +161,21 @@ class VirtualAgents:
             self._say(Heartbeat(at=now, agent="virtual", hosts=beats))
         self._at(now + self._heartbeat_ms, self._beat)
 
-    def _follow(self, fact: Fact, now: Millis) -> None:
-        if isinstance(fact, RunAssigned):
-            behaviour = self.behaviours[fact.job]
-            process = _Process(assigned=fact, behaviour=behaviour)
-            self._processes[fact.run] = process
-            self._at(now + behaviour.starts_after_ms, lambda at: self._start(process, at))
-        elif isinstance(fact, RunPreemptionRequested | RunStopRequested):
-            told = self._processes.get(fact.run)
-            if told is not None and told.told_to_stop_at is None:
-                told.told_to_stop_at = now
-                takes = min(told.behaviour.stops_after_ms, told.assigned.grace_ms)
-                self._at(now + takes, lambda at: self._stopped(told, at))
-        elif isinstance(fact, RunEnded):
-            self._processes.pop(fact.run, None)
+    def _assigned(self, fact: RunAssigned, now: Millis) -> None:
+        behaviour = self.behaviours[fact.job]
+        process = _Process(assigned=fact, behaviour=behaviour)
+        self._processes[fact.run] = process
+        self._at(now + behaviour.starts_after_ms, partial(self._start, process))
+
+    def _told_to_stop(self, fact: RunPreemptionRequested | RunStopRequested, now: Millis) -> None:
+        told = self._processes.get(fact.run)
+        if told is not None and told.told_to_stop_at is None:
+            told.told_to_stop_at = now
+            takes = min(told.behaviour.stops_after_ms, told.assigned.grace_ms)
+            self._at(now + takes, partial(self._stopped, told))
+
+    def _ended(self, fact: RunEnded, _: Millis) -> None:
+        self._processes.pop(fact.run, None)
 
     def _start(self, process: _Process, now: Millis) -> None:
         assigned, behaviour = process.assigned, process.behaviour
@@ -182,7 +188,7 @@ class VirtualAgents:
         left = behaviour.runs_for_ms
         if assigned.job in self._done_ms:
             left = max(0, left - self._done_ms[assigned.job]) + self._work.restart_overhead_ms
-        self._at(now + left, lambda at: self._work_done(process, at))
+        self._at(now + left, partial(self._work_done, process))
 
     def _work_done(self, process: _Process, now: Millis) -> None:
         broken = process.behaviour.breaks_replica
@@ -254,9 +260,9 @@ class VirtualAgents:
             if exits:
                 self._say(ReplicasExited(at=now, run=assigned.run, job=assigned.job, replicas=exits), hosts=hosts)
 
-    def _reports(self, placement: Placement) -> Iterable[tuple[list[HostId], Sequence[ReplicaPlace]]]:
+    def _reports(self, placement: Placement) -> Iterable[tuple[Sequence[HostId], Sequence[ReplicaPlace]]]:
         """What the agent says in one fact: all of a run, or host by host while some are silent."""
-        hosts = list(dict.fromkeys([place.host for place in placement]))
         if not self.silent:
-            return [(hosts, placement)]
+            return [((), placement)]
+        hosts = dict.fromkeys([place.host for place in placement])
         return [([host], [place for place in placement if place.host == host]) for host in hosts]

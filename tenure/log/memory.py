@@ -2,12 +2,27 @@
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import count
+from typing import cast
 
 from tenure.domain.ids import LOG_START, FactId, Position
-from tenure.events.catalogue import Kind
+from tenure.events.catalogue import KINDS, Kind
 from tenure.events.fact import Fact, Lane, Recorded
 from tenure.log.port import Appended, BeyondEnd, Conflict, Expect, check_ids
+
+
+class _End:
+    """Where a lane ends: the position of the last fact in it or in a lane below it."""
+
+    __slots__ = ("position",)
+
+    def __init__(self) -> None:
+        self.position = LOG_START
+
+
+_Route = tuple[tuple[_End, ...], list[list[Recorded]]]
+"""What hears of a new fact of one kind: the ends of its lanes, and the inboxes of those who read it."""
 
 
 class MemoryLog:
@@ -16,34 +31,51 @@ class MemoryLog:
     def __init__(self) -> None:
         self.recorded: list[Recorded] = []
         self._positions: dict[FactId, Position] = {}
-        self._last_of_lane: dict[Lane, Position] = {}
+        self._ends = {lane: _End() for lane in Lane}
+        self._routes: dict[Kind, _Route] = {
+            kind: (tuple(end for lane, end in self._ends.items() if lane.covers(kind.lane)), [])
+            for kind in KINDS.values()
+        }
+        self._numbers = cast("Iterator[Position]", count(1))
         self._grown = asyncio.Event()
 
     def append_now(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
-        """See `Log.append`."""
-        check_ids(facts)
-        recorded, positions = self.recorded, self._positions
-        fresh = [fact for fact in facts if fact.id not in positions]
-        if not fresh:
-            return Appended(last=positions[facts[-1].id] if facts else LOG_START, duplicate=True)
-        if expect is not None and self._last_in(expect) != expect.last:
-            raise Conflict(f"{expect.lane}: expected last {expect.last}, found {self._last_in(expect)}")
-        for fact in fresh:
+        """See `Log.append`. Ids are taken as they are: whoever appends without an event loop made them itself."""
+        recorded, positions, routes, numbers = self.recorded, self._positions, self._routes, self._numbers
+        found = None if expect is None else self._ends[expect.lane].position
+        if expect is not None and found != expect.last and not all(fact.id in positions for fact in facts):
+            raise Conflict(f"{expect.lane}: expected last {expect.last}, found {found}")
+        last = None
+        for fact in facts:
             if fact.id in positions:
-                continue  # twice in one append
-            position = Position(len(recorded) + 1)
-            recorded.append(Recorded(position, fact))
-            positions[fact.id] = self._last_of_lane[fact.lane] = position
+                continue
+            positions[fact.id] = last = next(numbers)
+            entry = Recorded(last, fact)
+            recorded.append(entry)
+            ends, inboxes = routes[type(fact)]
+            for end in ends:
+                end.position = last
+            for inbox in inboxes:
+                inbox.append(entry)
+        if last is None:
+            return Appended(last=positions[facts[-1].id] if facts else LOG_START, duplicate=True)
         self._grown.set()
-        return Appended(last=Position(len(recorded)))
+        return Appended(last=last)
 
     def since(self, after: Position) -> Sequence[Recorded]:
         """All facts after a position."""
         return self.recorded[after:]
 
-    def _last_in(self, expect: Expect) -> Position:
-        last_of_lane = self._last_of_lane
-        return max([last_of_lane.get(lane, LOG_START) for lane in expect.lane.covered])
+    def of(self, kinds: Collection[Kind]) -> list[Recorded]:
+        """All facts of these kinds so far."""
+        return [entry for entry in self.recorded if type(entry.fact) in kinds]
+
+    def inbox(self, kinds: Collection[Kind]) -> list[Recorded]:
+        """All facts of these kinds so far; those to come are added to it for ever. Its one reader empties it."""
+        inbox = self.of(kinds)
+        for kind in kinds:
+            self._routes[kind][1].append(inbox)
+        return inbox
 
     async def identity(self) -> str:
         """See `Log.identity`. A memory log lives as long as its process: nothing outside can mistake it."""
@@ -51,6 +83,7 @@ class MemoryLog:
 
     async def append(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
         """See `Log.append`."""
+        check_ids(facts)
         return self.append_now(facts, expect=expect)
 
     async def follow(self, kinds: Sequence[Kind], *, after: Position) -> "MemoryFeed":

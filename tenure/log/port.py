@@ -1,8 +1,9 @@
 """The port: what a role may ask of the log. Two adapters pass one contract suite (`tests/contract`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from tenure.domain.ids import Position
 from tenure.events.catalogue import Kind
@@ -15,8 +16,7 @@ IDS_REMEMBERED_S = 600
 """How long the log surely knows an id again. A fact sent again later may stand twice: its readers must bear that."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expect:
+class Expect(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The assumption of a conditional append: the last fact in `lane` (and the lanes below it) is the one at `last`."""
 
     lane: Lane
@@ -46,8 +46,7 @@ class FactTooLarge(ValueError):
     """A fact is larger than the log can hold. Nothing was written; sending it again will not help."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
+class Appended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where an append ended up. `duplicate`: every fact of it was in the log already (same id), nothing was written.
 
     `last` is the position of the last fact that was written, or, of a duplicate, where its last fact stood before.

@@ -32,10 +32,13 @@ AWAY_MS = 2_000
 """Waking up so long after it was meant to, the process was suspended: what it knows may be old."""
 
 
-def stamped(fact: Fact, *, role: str, assumes: Position, number: int, cluster: str) -> Fact:
-    """The fact with its id and cluster; an id that the role gave itself is kept."""
-    fact_id = fact.id or FactId(f"{role}-{assumes}-{number}")
-    return msgspec.structs.replace(fact, id=fact_id, cluster=cluster)
+def stamped(decision: Decision, *, role: str, cluster: str) -> list[Fact]:
+    """The decision's facts with their ids and cluster; an id that the role gave itself is kept."""
+    made, stamp = f"{role}-{decision.assumes}-", msgspec.structs.replace
+    return [
+        stamp(fact, id=fact.id or FactId(f"{made}{number}"), cluster=cluster)
+        for number, fact in enumerate(decision.facts)
+    ]
 
 
 async def _no_instructions(instructions: Sequence[Any]) -> None:
@@ -138,10 +141,7 @@ class Loop(Generic[S]):
         assert decision.assumes == self.state.position, "a decision must be made on the present state"
         guard = self.role.guard
         expect = None if guard is None else Expect(lane=guard, last=self._guarded)
-        facts = [
-            stamped(fact, role=self.role.name, assumes=decision.assumes, number=number, cluster=self._cluster)
-            for number, fact in enumerate(decision.facts)
-        ]
+        facts = stamped(decision, role=self.role.name, cluster=self._cluster)
         try:
             appended = await self._log.append(facts, expect=expect)
         except Conflict as conflict:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from tenure.domain.ids import Position
 from tenure.domain.units import Millis
 from tenure.events.catalogue import Kind
@@ -19,8 +21,7 @@ class Positioned(Protocol):
 S = TypeVar("S", bound=Positioned)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What a role wants: facts to append, instructions for its own shell, and when to be asked again.
 
     `assumes` is the position the decision was made at; the loop turns it into the condition of the append. Facts carry

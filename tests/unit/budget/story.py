@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from services.budget.decider import role
 from services.budget.state import State
 from tenure.domain.host import HostSpec, HostState
-from tenure.domain.ids import LOG_START, BudgetPath, FactId, HostId, JobId, RunId, UserName, job_of
+from tenure.domain.ids import BudgetPath, FactId, HostId, JobId, RunId, UserName, job_of
 from tenure.domain.job import JobSpec, Launch, ReplicaPlace
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import EndCause, Reason, Why
@@ -46,16 +48,13 @@ class Story:
     def tell(self, *facts: Fact) -> None:
         for fact in facts:
             self._told += 1
-            self._append(stamped(fact, role="others", assumes=LOG_START, number=self._told, cluster="test"))
+            self._append(replace(fact, id=fact.id or FactId(f"others-{self._told}"), cluster="test"))
 
     def ask(self, now: Millis = T0) -> Sequence[Fact]:
         decision = self.role.decide(self.state, now)
         assert decision.assumes == self.state.position
         assert decision.wake_at is None
-        said = [
-            stamped(fact, role="budget", assumes=decision.assumes, number=number, cluster="test")
-            for number, fact in enumerate(decision.facts)
-        ]
+        said = stamped(decision, role="budget", cluster="test")
         for fact in said:
             self._append(fact)
         return said
