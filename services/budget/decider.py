@@ -1,35 +1,17 @@
 """The budget role on one screen: answer submissions in the order of the log, close the books of ended runs (P2)."""
 
+from functools import partial
 from itertools import islice
 
+from services.budget.evolve import READS, evolve
 from services.budget.policy.admit import decide_admission
 from services.budget.policy.charge import charge_run
-from services.budget.state import State, dump, evolve, initial, load
+from services.budget.state import State, dump, initial, load
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
-from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
 from tenure.events.fact import Fact, Lane
-from tenure.events.hosts import HostStateChanged
-from tenure.events.intake import JobSubmitted
-from tenure.events.placing import RunAssigned, RunEnded
-from tenure.events.reports import CheckpointReported, HostRegistered, ReplicasExited, ReplicasStarted
 from tenure.log.port import ATOMIC_MAX
 from tenure.runtime.role import Decision, Role
-
-READS = (
-    BudgetTreeChanged,
-    HostRegistered,
-    JobSubmitted,
-    JobAdmitted,
-    JobRejected,
-    RunAssigned,
-    ReplicasStarted,
-    ReplicasExited,
-    HostStateChanged,
-    CheckpointReported,
-    RunEnded,
-    RunCharged,
-)
 
 
 def role(policy: Policy) -> Role[State]:
@@ -40,7 +22,7 @@ def role(policy: Policy) -> Role[State]:
         guard=Lane.BUDGET,
         initial=initial,
         evolve=evolve,
-        decide=lambda state, now: decide(state, now, policy=policy),
+        decide=partial(decide, policy=policy),
         dump=dump,
         load=load,
     )
@@ -48,6 +30,8 @@ def role(policy: Policy) -> Role[State]:
 
 def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
     """Answers and charges, as many as one append takes whole. Costs O(what is new); nothing is timed."""
+    if not state.submissions and not state.ended:
+        return Decision(assumes=state.position, facts=[])
     facts: list[Fact] = [
         decide_admission(submission, tree=state.tree, hosts=state.shape, policy=policy, now=now)
         for submission in islice(state.submissions.values(), ATOMIC_MAX)

@@ -25,6 +25,8 @@ FACTS_MAX = ATOMIC_MAX - 3
 def decide(state: State, now: Millis, *, silence: Silence) -> Decision:
     """State and capacity changes that are due, and the next instant at which silence becomes one (P11)."""
     silent = state.watch.due(now, deadline_of=partial(_watch_deadline, state, silence))  # 1. who went silent
+    if not silent and not state.touched and not state.suspects:
+        return Decision(assumes=state.core.position, facts=[], wake_at=state.watch.next_at)
     judge = Judge(silence=silence, core=state.core, now=now, survey=None)
     if any(now >= silence.lost_at(state.core.hosts[name], state.core) for name in state.suspects):
         judge = Judge(silence=silence, core=state.core, now=now, survey=silence.survey(state.core, now))

@@ -8,7 +8,6 @@ from services.health.policy.transitions import check_transition
 from services.health.state import STORY_LENGTH, Change, Drain, Host, Return, State
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId
-from tenure.domain.job import gpus_by_host
 from tenure.domain.reasons import Reason
 from tenure.domain.units import Millis
 from tenure.events.catalogue import Kind
@@ -121,7 +120,7 @@ def _return_asked(state: State, fact: ResumeRequested | RepairCompleted) -> None
 
 
 def _run_assigned(state: State, fact: RunAssigned) -> None:
-    hosts = tuple(gpus_by_host(fact.placement))
+    hosts = tuple(dict.fromkeys([place.host for place in fact.placement]))
     state.core.run_hosts[fact.run] = hosts
     for name in hosts:
         state.core.hosts[name].runs[fact.run] = None
@@ -152,9 +151,10 @@ READS: tuple[Kind, ...] = (*_HEARD, *_FOLD)
 
 def evolve(state: State, recorded: Recorded, *, suspect_after_ms: Millis) -> None:
     """Fold one fact in place. Signs of life further apart than `suspect_after_ms` are no row."""
-    kind = type(recorded.fact)
-    if kind in _HEARD:
-        _HEARD[kind](state, recorded.fact, suspect_after_ms=suspect_after_ms)
-    elif kind in _FOLD:
-        _FOLD[kind](state, recorded.fact)
-    state.position = recorded.position
+    fact, kind = recorded.fact, type(recorded.fact)
+    fold = _FOLD.get(kind)
+    if fold is not None:
+        fold(state, fact)
+    elif kind in _HEARD:
+        _HEARD[kind](state, fact, suspect_after_ms=suspect_after_ms)
+    state.core.position = recorded.position

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from services.budget.decider import READS, role
+from services.budget.decider import role
+from services.budget.evolve import READS
 from tenure.domain.ids import FactId
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason
