@@ -3,12 +3,12 @@
 trace, faults, edits of the tree -> World (deciders, virtual agents, virtual clock) -> the log
 """
 
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from simulator.agents import Behaviour, Work
+from simulator.collector import resting_collector
 from simulator.faults import Fault
 from simulator.workload import TraceJob
 from simulator.world import FAIR, Roles, World
@@ -51,18 +51,13 @@ class Simulation:
     def run(self, until: Millis, *, progress: Callable[[Millis], None] | None = None) -> list[Recorded]:
         """Everything up to and including `until`. `progress` hears of each hour that is behind us.
 
-        The collector of cycles rests meanwhile: a log is millions of objects without any.
+        The collector of cycles rests meanwhile.
         """
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        with resting_collector():
             while self.world.now < until:
                 self.world.run(min(until, self.world.now + HOUR))
                 if progress is not None:
                     progress(self.world.now)
-        finally:
-            if collecting:
-                gc.enable()
         return self.world.recorded
 
     def _plan_next(self) -> None:

@@ -110,14 +110,23 @@ def simulate(
         plan = read_plan(files, settings=settings or (), days=days, warmup=warmup, skip_bad=skip_bad)
         _tell_unplayed(settings or ())
         _tell_skipped(plan.trace.bad, of=len(plan.trace.jobs) + len(plan.trace.bad))
-    recorded = _simulate(plan, policy=policy)
-    _tell_rejected(recorded, of=len(plan.jobs))
-    told = _report(plan, recorded, policy=policy, outputs=outputs, began=began)
-    _draw(plan, recorded, told, outputs=outputs)
+    told = _play(plan, policy=policy, outputs=outputs, began=began)
     if json:
         print_json(told)
     else:
         show([told], names=[policy])
+
+
+def _play(plan: "Plan", *, policy: str, outputs: Outputs, began: float) -> dict[str, Any]:
+    """Simulate, tell, write and draw. Returns the report."""
+    from simulator.collector import resting_collector
+
+    with resting_collector():
+        recorded = _simulate(plan, policy=policy)
+        _tell_rejected(recorded, of=len(plan.jobs))
+        told = _report(plan, recorded, policy=policy, outputs=outputs, began=began)
+        _draw(plan, recorded, told, outputs=outputs)
+    return told
 
 
 def _compare(paths: tuple[Path, Path], *, outputs: Outputs, as_json: bool) -> None:

@@ -35,7 +35,7 @@ _COVERED: dict[Lane, tuple[Lane, ...]] = {
 }
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A thing that happened. Facts are never changed; fields may be added with a default, never renamed.
 
     `at` is the instant the fact speaks of (epoch ms), `id` stays the same however often it is sent, `cause` is the
@@ -50,7 +50,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cause: FactId | None = None
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class Recorded(msgspec.Struct, frozen=True, gc=False):
     """A fact with its place in the log."""
 
     position: Position

@@ -10,7 +10,7 @@ from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Lane
 
 
-class BatchPart(msgspec.Struct, frozen=True, kw_only=True):
+class BatchPart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The job is number `number` (from 0) of `count` that were submitted as one, the first of which is `first`.
 
     `body` is a digest of all of them: a batch that was cut short is completed only by the same batch.

@@ -10,7 +10,7 @@ from tenure.domain.units import GpuMillis
 from tenure.events.fact import Fact, Lane
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The numbers of one budget's ratio (P3) at the ranking's instant. The order follows from exactly these."""
 
     path: BudgetPath
@@ -34,7 +34,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return self.used_gpu_ms - self.entitlement_gpu_ms
 
 
-class UserStanding(msgspec.Struct, frozen=True, kw_only=True):
+class UserStanding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The same of one user with queued jobs in a budget whose users are equal; the one who used least comes first."""
 
     path: BudgetPath
@@ -48,7 +48,7 @@ class UserStanding(msgspec.Struct, frozen=True, kw_only=True):
         return self.charged_gpu_ms + self.commitment_gpu_ms
 
 
-class SpareStanding(msgspec.Struct, frozen=True, kw_only=True):
+class SpareStanding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Of a budget with unallocated jobs queued: what it held unallocated in the window, for its entitlement."""
 
     path: BudgetPath

@@ -19,7 +19,7 @@ class HostRegistered(Fact, frozen=True, kw_only=True, tag=True):
     hosts: tuple[HostSpec, ...]
 
 
-class ReplicaStart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ReplicaStart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One replica's process exists on `host` since `at`."""
 
     replica: int
@@ -37,7 +37,7 @@ class ReplicasStarted(Fact, frozen=True, kw_only=True, tag=True):
     replicas: tuple[ReplicaStart, ...]
 
 
-class ReplicaExit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ReplicaExit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One replica's whole process group is gone since `at`, its GPUs are free.
 
     Exactly one of `code` (exit status), `signal` and `error` (it could not be launched, or nobody saw its end) is set.
@@ -75,7 +75,7 @@ class CheckpointReported(Fact, frozen=True, kw_only=True, tag=True):
     host: HostId
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Occupancy: one run held `gpus` GPUs of one host during [since, until). Never crosses a full hour (UTC).
 
     `busy_milli` is the mean utilisation of those GPUs in thousandths, None where it cannot be measured.
@@ -92,7 +92,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     busy_milli: int | None = None
 
 
-class HostBeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HostBeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A sign of life of one host: the GPUs that work, the runs it really holds, occupancy not reported before."""
 
     host: HostId
