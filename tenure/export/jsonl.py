@@ -60,14 +60,33 @@ def lines(facts: Iterable[Recorded], *, origin_ms: Millis | None = None) -> Iter
     encode = _encoder.encode
     yield encode({"t": 0, "type": "origin", "epoch_ms": origin})
     for each in told:
-        each.t = seconds(each.t - origin)
-        if type(each) is line.RunStart:
-            each.protected_until = seconds(each.protected_until - origin)
-        elif type(each) is line.Reserved:
-            each.latest_start = seconds(each.latest_start - origin)
-        elif type(each) is line.RunEnd and each.checkpoint is not msgspec.UNSET:
-            each.checkpoint = seconds(each.checkpoint - origin)
+        t = each.t - origin
+        each.t = t / SECOND if t % SECOND else t // SECOND
+        place = _FURTHER.get(type(each))
+        if place is not None:
+            place(each, origin)
         yield encode(each)
+
+
+def _place_start(told: line.RunStart, origin: float) -> None:
+    told.protected_until = seconds(told.protected_until - origin)
+
+
+def _place_reservation(told: line.Reserved, origin: float) -> None:
+    told.latest_start = seconds(told.latest_start - origin)
+
+
+def _place_end(told: line.RunEnd, origin: float) -> None:
+    if told.checkpoint is not msgspec.UNSET:
+        told.checkpoint = seconds(told.checkpoint - origin)
+
+
+_FURTHER: dict[type[line.Line], Callable[[Any, float], None]] = {
+    line.RunStart: _place_start,
+    line.Reserved: _place_reservation,
+    line.RunEnd: _place_end,
+}
+"""Lines that hold more instants than `t`."""
 
 
 class _Export:
@@ -201,8 +220,7 @@ def _tree(export: _Export, fact: BudgetTreeChanged) -> None:
 
 def seconds(length_ms: float) -> int | float:
     """Milliseconds as seconds, whole ones as an integer."""
-    whole, rest = divmod(length_ms, SECOND)
-    return length_ms / SECOND if rest else whole
+    return length_ms / SECOND if length_ms % SECOND else length_ms // SECOND
 
 
 _FOLD: dict[Kind, Callable[[_Export, Any], None]] = {
