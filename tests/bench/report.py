@@ -3,7 +3,8 @@
 A bench module is a module beside this one with a `main`; `python -m tests.bench.NAME` (with `--json` if it has that)
 prints one JSON object of groups of figures, `{"group": {"figure": 12.3}}`, and nothing else on stdout. The group
 `conditions` tells the circumstances.
-`make bench ARGS="log ranker"` measures those again and leaves the rest as it was.
+`make bench ARGS="log ranker"` measures those again and leaves the rest as it was. What follows a single module are
+its own options: `make bench ARGS="months --only growth"` keeps the groups that it does not measure then.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +36,11 @@ def bench_modules() -> list[str]:
     return [path.stem for path in found if path.stem != "report" and "def main(" in path.read_text()]
 
 
-def measure(name: str) -> dict[str, Any]:
-    """Run one module. Raises SystemExit when it fails or prints something else than JSON."""
+def measure(name: str, options: Sequence[str] = ()) -> dict[str, Any]:
+    """Run one module with its own options. Raises SystemExit when it fails or prints something else than JSON."""
     print(f"{name} ...", file=sys.stderr, flush=True)
     began = time.monotonic()
-    command = [sys.executable, "-m", f"tests.bench.{name}"]
+    command = [sys.executable, "-m", f"tests.bench.{name}", *options]
     if '"--json"' in (Path(__file__).parent / f"{name}.py").read_text():
         command.append("--json")
     run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
@@ -73,6 +75,8 @@ def render(measured: Measured) -> str:
     known = {f"{name}.{path}": value for name, part in measured.items() for path, value in flat(part["figures"])}
     lines = ["", "## Targets", "", "| figure | target | measured | Slurm |", "|---|---|---|---|"]
     for target in TARGETS:
+        if not target.what:
+            continue
         value = known.get(target.figure)
         if isinstance(value, list):
             value = target.worst(value)
@@ -90,18 +94,64 @@ def render(measured: Measured) -> str:
             f"## {name}",
             "",
             f"{part['at']}, {part['machine']}{circumstances}. See `tests/bench/{name}.py`.",
-            "",
         ]
-        lines += ["| | figure | value |", "|---|---|---|"]
-        for group, figures in part["figures"].items():
-            if group != "conditions":
-                inner = figures if isinstance(figures, Mapping) else {"": figures}
-                lines += [f"| {group} | {name} | {shown(value)} |" for name, value in inner.items()]
+        for rows in tables(name, part["figures"]):
+            lines += ["", *rows]
     return "\n".join([*lines, ""])
+
+
+Groups = dict[str, Any]
+
+
+def tables(module: str, figures: Mapping[str, Any]) -> Iterator[Iterator[str]]:
+    """The groups in order: neighbours that have the same figures side by side, all others below one another."""
+    groups = [(group, inner) for group, inner in figures.items() if group != "conditions"]
+    alone: Groups = {}
+    for names, run in groupby(groups, key=lambda group: tuple(group[1]) if isinstance(group[1], Mapping) else ()):
+        alike = dict(run)
+        if not names or len(alike) == 1:
+            alone |= alike
+            continue
+        if alone:
+            yield table(alone)
+        alone = {}
+        yield side_by_side(module, alike)
+    if alone:
+        yield table(alone)
+
+
+def table(groups: Groups) -> Iterator[str]:
+    """A row for each figure of one group."""
+    yield from ("| | figure | value |", "|---|---|---|")
+    for group, figures in groups.items():
+        for name, value in (figures if isinstance(figures, Mapping) else {"": figures}).items():
+            yield f"| {group} | {name} | {shown(value)} |"
+
+
+def side_by_side(module: str, groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """A row for each figure, a column for each group, what is wanted of them, and a mark where that is missed."""
+    names = list(next(iter(groups.values())))
+    targets = {target.figure: target for target in TARGETS}
+    wanted = {
+        name: [targets[path] for group in groups if (path := f"{module}.{group}.{name}") in targets] for name in names
+    }
+    head = ["figure", *(["wanted"] if any(wanted.values()) else []), *groups]
+    yield from (f"| {' | '.join(head)} |", f"|{'---|' * len(head)}")
+    for name in names:
+        cells = [name]
+        if any(wanted.values()):
+            cells.append(", ".join(dict.fromkeys(target.wanted for target in wanted[name])))
+        for group, figures in groups.items():
+            target, value = targets.get(f"{module}.{group}.{name}"), figures[name]
+            missed = target is not None and value is not None and not target.met(value)
+            cells.append(f"{shown(value)} *" if missed else shown(value))
+        yield f"| {' | '.join(cells)} |"
 
 
 def shown(value: object) -> str:
     """A figure as people read it: four digits, thousands apart."""
+    if value is None:
+        return "-"
     if isinstance(value, list):
         return ", ".join(shown(one) for one in value)
     if isinstance(value, Mapping):
@@ -131,15 +181,22 @@ def load() -> Measured:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, keep, write. Exit status 0, or 1 when a module failed; what was measured before it is kept."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description="Measure and rewrite docs/benchmarks.md.")
-    names = bench_modules()
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"{', '.join(names)}; all if none is named")
-    wanted: list[str] = parser.parse_args(arguments).modules or names
-    unknown = [name for name in wanted if name not in names]
+    known = bench_modules()
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"{', '.join(known)}; all if none is named")
+    given = sys.argv[1:] if arguments is None else arguments
+    named = list(takewhile(lambda argument: not argument.startswith("-"), given))
+    options = given[len(named) :]
+    wanted: list[str] = parser.parse_args(named or options).modules or known
+    unknown = [name for name in wanted if name not in known]
     if unknown:
-        parser.error(f"{', '.join(unknown)}: no such module; there are {', '.join(names)}")
+        parser.error(f"{', '.join(unknown)}: no such module; there are {', '.join(known)}")
+    if options and len(wanted) != 1:
+        parser.error(f"{' '.join(options)}: options are those of one module; name it")
     measured = load()
     for name in wanted:
-        measured[name] = measure(name)
+        before, measured[name] = measured.get(name), measure(name, options)
+        if options and before is not None:
+            measured[name]["figures"] = before["figures"] | measured[name]["figures"]
         FIGURES.write_text(json.dumps(measured, indent=1) + "\n")
         PAGE.write_text(with_figures(PAGE.read_text(), render(measured)))
     return 0

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`figure` must be at most (or, with `least`, at least) `limit`. `slurm`: in words, empty if it has no such."""
+    """`figure` must be at most (or, with `least`, at least) `limit`. `slurm`: in words, empty if it has no such.
+
+    One without a `what` is told only beside its figure.
+    """
 
     figure: str
     what: str
@@ -30,13 +33,38 @@ class Target:
     @property
     def wanted(self) -> str:
         """The limit with its direction."""
-        return f"{'>= ' if self.least else '<= ' if self.limit else ''}{self.limit:,g} {self.unit}"
+        return f"{'>= ' if self.least else '<= ' if self.limit else ''}{self.limit:,g} {self.unit}".rstrip()
 
 
 IDLE = "submit to the first instruction, idle 128 x 8 virtual hosts, 200 jobs one after another"
 PENDING = "the same for a debug job of the most under-served budget, 10,000 jobs pending"
 SUBMIT = "gRPC Submit by 16 callers, each durable when acknowledged"
 KILLED = "`kill -9` of everything with 10,000 jobs pending, then a restart"
+
+MONTHS = {
+    "delivered": (0.995, 0.995),
+    "worst_budget": (0.98, 0.98),
+    "any_7_days": (0.99, 0.985),
+    "worst_budget_in_any_7_days": (0.75, 0.75),
+    "occupancy": (0.995, 0.995),
+    "goodput": (0.99, 0.985),
+    "debug_wait_p90_s": (30, 180),
+    "debug_wait_p99_s": (600, 3_600),
+    "largest_wait_p90_s": (7_200, 21_600),
+    "promises_broken": (0, 0),
+    "seconds": (8, 8),
+    "peak_memory_mib": (1_024, 1_024),
+}
+"""Of ai2-month and of contended-month under `fair`. The first six are to be reached, the others not to be exceeded."""
+
+
+def _of_months() -> tuple[Target, ...]:
+    return tuple(
+        Target(f"months.{month} fair.{name}", "", limit, "", least=number < 6)
+        for number, (name, limits) in enumerate(MONTHS.items())
+        for month, limit in zip(("ai2-month", "contended-month"), limits, strict=True)
+    )
+
 
 TARGETS = (
     Target(
@@ -105,4 +133,5 @@ TARGETS = (
         100,
         "ms",
     ),
+    *_of_months(),
 )
