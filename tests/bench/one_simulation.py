@@ -62,6 +62,7 @@ def simulate(case: Case) -> dict[str, Any]:
         "jobs": submitted,
         "simulated_days": round(reached / DAY, 2),
         "of_days": round(end / DAY, 2),
+        "limit_s": case.limit_s,
         "seconds": round(seconds, 1),
         "simulated_days_a_second": round(reached / DAY / seconds, 3),
         "facts": len(recorded),

@@ -196,7 +196,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in wanted:
         before, measured[name] = measured.get(name), measure(name, options)
         if options and before is not None:
-            measured[name]["figures"] = before["figures"] | measured[name]["figures"]
+            kept = {group: figures for group, figures in before["figures"].items() if group != "conditions"}
+            measured[name]["figures"] = kept | measured[name]["figures"]
         FIGURES.write_text(json.dumps(measured, indent=1) + "\n")
         PAGE.write_text(with_figures(PAGE.read_text(), render(measured)))
     return 0

@@ -131,7 +131,11 @@ def test_a_part_that_is_measured_again_leaves_the_others(tmp_path: Path, monkeyp
     monkeypatch.setattr(report, "PAGE", tmp_path / "page.md")
     monkeypatch.setattr(report, "FIGURES", tmp_path / "figures.json")
     report.PAGE.write_text(PAGE)
-    before = {"at": "then", "machine": "one", "figures": {"other": {"old": 1}, "part": {"old": 1}}}
+    before = {
+        "at": "then",
+        "machine": "one",
+        "figures": {"conditions": {"by": "hand"}, "other": {"old": 1}, "part": {"old": 1}},
+    }
     report.FIGURES.write_text(json.dumps({"months": before}))
     report.main(["months", "--only", "growth", "--days", "30"])
     assert given == [["months", "--only", "growth", "--days", "30"]]
