@@ -23,24 +23,19 @@ class Actor(Generic[S]):
         self.state: S = role.initial()
         self.wake_at: Millis | None = 0
         self._log, self._cluster = log, cluster
-        self._inbox = log.inbox(role.reads)
+        self.inbox = log.inbox(role.reads)
+        """What it has not folded yet. With something in it, or at a wake-up, it acts, as the live loop does."""
         self._guards = frozenset(kind for kind in role.reads if role.guard is not None and role.guard.covers(kind.lane))
         self._guarded: Position = LOG_START
 
     def fold(self) -> None:
         """Fold what is new in the log."""
-        inbox, guards, evolve, state = self._inbox, self._guards, self.role.evolve, self.state
+        inbox, guards, evolve, state = self.inbox, self._guards, self.role.evolve, self.state
         for entry in inbox:
             evolve(state, entry)
             if type(entry.fact) in guards:
                 self._guarded = entry.position
         inbox.clear()
-
-    def turn(self, now: Millis) -> int:
-        """Act if there is news or a wake-up is due, as the live loop does. Returns how many facts it said."""
-        if not self._inbox and (self.wake_at is None or self.wake_at > now):
-            return 0
-        return self.act(now)
 
     def act(self, now: Millis) -> int:
         """Step until the role has nothing more to say now. Returns how many facts it said."""
@@ -58,7 +53,7 @@ class Actor(Generic[S]):
         `between` happens after the decision and before the append, as other processes may do; nothing is appended when
         it wrote in the guarded lane.
         """
-        if self._inbox:
+        if self.inbox:
             self.fold()
         role = self.role
         decision = role.decide(self.state, now)
@@ -81,5 +76,5 @@ class Actor(Generic[S]):
             self.state = self.role.load(self.role.dump(self.state))
         else:
             self.state, self._guarded = self.role.initial(), LOG_START
-            self._inbox[:] = self._log.of(self.role.reads)
+            self.inbox[:] = self._log.of(self.role.reads)
             self.fold()

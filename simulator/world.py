@@ -131,7 +131,9 @@ class World:
         for _ in range(ROUNDS_MAX):
             said = agents.act(now)
             for actor in actors:
-                said += actor.turn(now)
+                wake_at = actor.wake_at
+                if actor.inbox or (wake_at is not None and wake_at <= now):
+                    said += actor.act(now)
             if not said:
                 return
         raise RuntimeError(f"the world does not come to rest at {now} ms: {self.recorded[-1].fact}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tenure.cli.connection import find
-from tenure.cli.files import writable, write_lines
+from tenure.cli.files import writable, write_blocks
 from tenure.cli.options import SYSTEM
 from tenure.cli.terminal import is_terminal
 from tenure.domain.refusal import Refusal
@@ -43,7 +43,7 @@ def export(
     cluster: Annotated[str, typer.Option("--cluster", help="Name of the log.", show_default="tenure")] = "",
 ) -> None:
     """Write the log as JSON lines: capacity, submissions, runs and their ends, each with its reason."""
-    from tenure.export.jsonl import lines
+    from tenure.export.jsonl import blocks
     from tenure.log.port import Unavailable
 
     place = None if output is None else writable(output, field="--output")
@@ -53,7 +53,7 @@ def export(
             facts = asyncio.run(_read(url, name, show))
         except Unavailable as away:
             raise ServerUnreachable(str(away), code="UNAVAILABLE") from away
-    written = _write(place, lines(facts))
+    written = _write(place, blocks(facts))
     if output is not None:
         print(f"{written} lines of {len(facts)} facts in {output}", file=sys.stderr)
 
@@ -92,14 +92,14 @@ async def _read(url: str, cluster: str, show: "Show") -> "list[Recorded]":
     return [recorded for recorded in facts if recorded.position <= head]
 
 
-def _write(output: Path | None, lines: Iterable[bytes]) -> int:
+def _write(output: Path | None, blocks: Iterable[bytes]) -> int:
     """Write the lines; how many there were."""
     if output is not None:
-        return write_lines(output, lines)
+        return write_blocks(output, blocks)
     written = 0
-    for line in lines:
-        sys.stdout.buffer.write(line + b"\n")
-        written += 1
+    for block in blocks:
+        sys.stdout.buffer.write(block)
+        written += block.count(b"\n")
     sys.stdout.buffer.flush()
     return written
 

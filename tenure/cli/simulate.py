@@ -15,7 +15,7 @@ import typer
 
 from tenure.cli import parsing
 from tenure.cli.figures import read_report, show
-from tenure.cli.files import writable, write_lines
+from tenure.cli.files import writable, write_blocks
 from tenure.cli.options import SYSTEM, Json
 from tenure.cli.progress import Simulating
 from tenure.cli.terminal import clean, print_json
@@ -242,7 +242,7 @@ def _report(
     import msgspec
 
     from simulator.report import build_report, write_report
-    from tenure.export.jsonl import lines
+    from tenure.export.jsonl import blocks
 
     report = build_report(
         recorded,
@@ -255,7 +255,7 @@ def _report(
         work=plan.work,
     )
     if outputs.log is not None:
-        write_lines(outputs.log, lines(recorded, origin_ms=0))
+        write_blocks(outputs.log, blocks(recorded, origin_ms=0))
     report = msgspec.structs.replace(report, wall_seconds=round(time.monotonic() - began, 3))
     if outputs.report is not None:
         write_report(outputs.report, report)

@@ -22,6 +22,12 @@ class Line(msgspec.Struct, gc=False):
     type: str
 
 
+class Origin(Line, gc=False):
+    """The first line: which instant t = 0 is."""
+
+    epoch_ms: float
+
+
 class Host(Line, gc=False):
     """A host registered."""
 

@@ -16,11 +16,11 @@ from simulator.collector import resting_collector
 from simulator.plan import WARMUP, Files, Plan, read_plan
 from simulator.report import Report, build_report, write_report
 from simulator.simulation import FAIR, Simulation
-from tenure.cli.files import write_lines
+from tenure.cli.files import write_blocks
 from tenure.cli.progress import Simulating
 from tenure.domain.units import DAY, Millis
 from tenure.events.fact import Recorded
-from tenure.export.jsonl import lines
+from tenure.export.jsonl import blocks
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ def _report(plan: Plan, recorded: list[Recorded], *, case: Case, end: Millis) ->
         work=plan.work,
     )
     with tempfile.TemporaryDirectory(prefix="tenure-bench-") as folder:
-        write_lines(Path(folder) / "events.jsonl", lines(recorded, origin_ms=0))
+        write_blocks(Path(folder) / "events.jsonl", blocks(recorded, origin_ms=0))
         write_report(Path(folder) / "report.json", report)
     return report
 

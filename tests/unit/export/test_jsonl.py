@@ -11,7 +11,7 @@ from tenure.domain.units import HOUR, SECOND
 from tenure.events.budgets import JobRejected
 from tenure.events.intake import JobCancelRequested
 from tenure.events.placing import JobRequeued, RunAssigned
-from tenure.export.jsonl import EXPORTED, lines
+from tenure.export.jsonl import EXPORTED, blocks, lines
 from tests.unit.journal.facts import T0, WHY, Story
 
 REASON = {"rule": "P4", "reason": "start_in_order", "numbers": {"rank": 1}}
@@ -181,3 +181,12 @@ def test_kinds_that_are_no_lines_change_nothing() -> None:
     story.ended("j1.1", T0 + 5)
     everything = list(lines(story.recorded))
     assert everything == list(lines([r for r in story.recorded if type(r.fact) in EXPORTED]))
+
+
+def test_blocks_are_the_same_lines() -> None:
+    story = Story()
+    for number in range(1_500):
+        story.capacity(f"h{number}", T0 + number, 8)
+    everything = [line + b"\n" for line in lines(story.recorded)]
+    assert b"".join(blocks(story.recorded)) == b"".join(everything)
+    assert list(blocks([])) == [b'{"t":0,"type":"origin","epoch_ms":0}\n']
