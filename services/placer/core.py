@@ -9,11 +9,13 @@ from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import LOG_START, BudgetPath, FactId, HostId, JobId, Position, RunId
 from tenure.domain.job import JobSpec, Placement, gpus_by_host
 from tenure.domain.reasons import EndCause, Reason, Why
-from tenure.domain.units import GpuMillis, Millis
+from tenure.domain.units import MINUTE, GpuMillis, Millis
 from tenure.events.ranking import Standing
 from tenure.events.reports import ReplicaExit
 
 CANCELLED_EARLY_MAX = 10_000
+LOOK_AGAIN_AFTER: Millis = 10 * MINUTE
+"""Timetables are looked at so often: whether one is to be had, and whether there is a better one."""
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +137,10 @@ class Core(msgspec.Struct, kw_only=True):
     reservations: dict[JobId, Reservation] = {}
     order: tuple[JobId, ...] = ()
     standings: tuple[Standing, ...] = ()
+    ranked_at: Millis = 0
+    """When the order was published ..."""
+    new_round: bool = False
+    """... and whether that began another round of `LOOK_AGAIN_AFTER`: then timetables are looked at again."""
     commitments: list[Commitment] = []
     said: dict[JobId, Said] = {}
     cancelled_early: dict[JobId, str] = {}

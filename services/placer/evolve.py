@@ -5,6 +5,7 @@ from typing import Any
 
 from services.placer.core import (
     CANCELLED_EARLY_MAX,
+    LOOK_AGAIN_AFTER,
     Commitment,
     Ending,
     Escrow,
@@ -99,6 +100,8 @@ def _job_cancel_requested(state: State, fact: JobCancelRequested) -> None:
 def _ranking_published(state: State, fact: RankingPublished) -> None:
     core = state.core
     core.order, core.standings = fact.order, fact.standings
+    core.new_round = fact.at // LOOK_AGAIN_AFTER > core.ranked_at // LOOK_AGAIN_AFTER
+    core.ranked_at = fact.at
     core.commitments = [made for made in core.commitments if made.position > fact.basis]
     state.ratios += 1
 
@@ -235,9 +238,10 @@ def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
 
 
 def _reservation_made(state: State, fact: ReservationMade) -> None:
+    is_better = fact.job in state.core.reservations
     state.reserve(Reservation(job=fact.job, placement=fact.placement, latest_start=fact.latest_start))
     job = state.core.jobs.get(fact.job)
-    if job is not None:
+    if job is not None and not is_better:
         made = Commitment(position=state.core.position, budget=job.spec.budget, gpu_ms=job.spec.commitment_gpu_ms)
         state.core.commitments.append(made)
 

@@ -5,13 +5,22 @@ priority allocated ones past their protection. Kept up to date, so that no decis
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Container, Iterator
+from typing import NamedTuple
 
 from tenure.domain.ids import BudgetPath, HostId, RunId
 from tenure.domain.tree import ROOT, lineage
 from tenure.domain.units import GpuMillis, Millis
 
-Key = tuple[BudgetPath, int] | None
-"""Budget and priority of allocated runs; None for the unallocated, who are alike to every asker."""
+
+class Holding(NamedTuple):
+    """What decides whom allocated runs past their protection give way to (P5)."""
+
+    budget: BudgetPath
+    priority: int
+
+
+Key = Holding | None
+"""None for the unallocated, who are alike to every asker."""
 
 
 Size = tuple[int, bool]
@@ -130,6 +139,10 @@ class Loose:
             self.held_on[host] &= ~mask
         return True
 
+    def is_unallocated(self, run: RunId) -> bool:
+        """Whether it is here as one of those that always give way."""
+        return run in self.key_of and self.key_of[run] is None
+
     def saved(self, run: RunId, *, safe_until: Millis) -> None:
         """It has saved its work up to a later instant."""
         if run in self.key_of:
@@ -140,7 +153,7 @@ class Loose:
         self.version += 1
         self.bunches[key] = bunch
         parent = ROOT
-        for path in lineage(key[0]) if key is not None else ():
+        for path in lineage(key.budget) if key is not None else ():
             self.below.setdefault(parent, {}).setdefault(path, {})[key] = bunch
             parent = path
 
@@ -149,7 +162,7 @@ class Loose:
         self.version += 1
         del self.bunches[key]
         parent = ROOT
-        for path in lineage(key[0]) if key is not None else ():
+        for path in lineage(key.budget) if key is not None else ():
             children = self.below[parent]
             del children[path][key]
             if not children[path]:

@@ -1,6 +1,6 @@
 """The ratios of budgets (P3) as the placer compares them: the ranking's numbers plus what was promised since."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tenure.domain.ids import BudgetPath
 from tenure.domain.tree import lineage
@@ -24,6 +24,16 @@ class Standings:
         for path in lineage(budget):
             self._ratios.pop(path, None)
             self._added[path] = self._added.get(path, 0) + gpu_ms
+
+    def plus(self, added: Mapping[BudgetPath, GpuMillis], *, faded: float = 0.0) -> "Standings":
+        """Others: these when budgets have so much more, and this part of what was charged has left the window."""
+        other = Standings(self._published.values())
+        other._added = dict(self._added)
+        for path, standing in self._published.items() if faded else ():
+            other._added[path] = other._added.get(path, 0) - round(standing.charged_gpu_ms * faded)
+        for budget, gpu_ms in added.items():
+            other.add(budget, gpu_ms)
+        return other
 
     def ratio(self, path: BudgetPath) -> float:
         """(charged in window + commitment) / entitlement; infinite without entitlement or standing."""

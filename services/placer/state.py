@@ -9,7 +9,7 @@ import msgspec
 
 from services.placer.alike import Waiting
 from services.placer.core import Core, Escrow, Job, Reservation, Run, Stop, all_gpus, gpu_mask, masks_of
-from services.placer.loose import Loose
+from services.placer.loose import Holding, Loose
 from services.placer.policy.openings import Openings
 from services.placer.room import Room
 from tenure.domain.host import HostState
@@ -155,7 +155,7 @@ class State:
     def loosen(self, run: Run) -> None:
         """P5 may give the run to an asker from now on."""
         spec, masks = self.core.jobs[run.job].spec, self.masks[run.run]
-        key = (spec.budget, spec.priority) if spec.allocated else None
+        key = Holding(spec.budget, spec.priority) if spec.allocated else None
         self.loose.add(run.run, key, (spec.gpus, spec.resumable), safe_until=run.safe_until, masks=masks)
         for host in masks:
             self.refresh(host)

@@ -31,8 +31,10 @@ class Policy:
     """What stopping a resumable run is taken to cost, at most, when victims are chosen: it saves when told to (P6)."""
     escrow_slack_ms: Millis = 10 * SECOND
     """Freed GPUs are held for the asker until the victims' longest grace and this much more is over (P7)."""
-    reservation_depth: int = 8
+    reservation_depth: int = 32
     """So many blocked gangs, the first in the order, have a reservation with a latest start (P8)."""
+    promise_horizon_ms: Millis = 12 * HOUR
+    """A gang is promised runs that P5 will give it within this time if nobody starts meanwhile (P8)."""
     heartbeat_ms: Millis = 5 * SECOND
     """How often an agent reports what its hosts hold."""
     suspect_after_ms: Millis = 20 * SECOND

@@ -17,6 +17,7 @@ from tenure.domain.host import HostState
 from tenure.domain.ids import RunId
 from tenure.domain.job import JobSpec, gpus_by_host
 from tenure.domain.policy import Policy
+from tenure.domain.reasons import Reason
 from tenure.domain.units import MINUTE
 from tenure.events.fact import Fact
 from tenure.events.placing import RunAssigned, RunPreemptionRequested
@@ -114,7 +115,9 @@ def check_preemption(state: State, fact: RunPreemptionRequested, now: int) -> No
         asker = state.core.jobs[fact.by].spec  # type: ignore[index]
         assert asker.allocated, "I8"
         ratios = standings_of(state)
-        if victim.allocated and victim.budget != asker.budget:
+        if fact.why.reason is Reason.DISRUPT_PROMISED:
+            assert not ratios.ratio(asker.budget) > 1 > ratios.ratio(victim.budget), "I9"
+        elif victim.allocated and victim.budget != asker.budget:
             assert ratios.ratio(asker.budget) < ratios.ratio(victim.budget), "I9"
 
 

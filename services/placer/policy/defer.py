@@ -130,7 +130,7 @@ def kept_runs(state: State, job: Job, *, standings: Standings, policy: Policy) -
     kept[Reason.KEEP_PROTECTED] = len(state.firm)
     kept[Reason.KEEP_NOT_STARTED] = len(state.unstarted)
     for key, bunch in state.loose.bunches.items():
-        if key is not None and not may_have(by, key[0], key[1], standings=standings, policy=policy):
-            same = key[0] == by.budget
+        if key is not None and not may_have(by, key, standings=standings, policy=policy):
+            same = key.budget == by.budget
             kept[Reason.KEEP_PRIORITY_NOT_HIGHER if same else Reason.KEEP_RATIO_NOT_LOWER] += len(bunch.runs)
     return +kept

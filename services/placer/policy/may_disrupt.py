@@ -6,6 +6,7 @@ Owner's cancel and a dead host are the only exceptions; they are in `settle`.
 from dataclasses import dataclass
 
 from services.placer.core import Job, Run
+from services.placer.loose import Holding
 from services.placer.standings import Standings
 from tenure.domain.ids import BudgetPath, HostId, JobId
 from tenure.domain.policy import Policy
@@ -117,13 +118,11 @@ def is_lower(asking: float, holding: float, *, policy: Policy) -> bool:
     return asking + policy.ratio_margin < holding
 
 
-def may_have(
-    by: AskingJob, victim_budget: BudgetPath, victim_priority: int, *, standings: Standings, policy: Policy
-) -> bool:
-    """The same of all allocated runs of a budget and priority that are past their protection, without the numbers."""
-    sides = parting(by.budget, victim_budget)
+def may_have(by: AskingJob, held: Holding, *, standings: Standings, policy: Policy) -> bool:
+    """The same of all such runs, without the numbers."""
+    sides = parting(by.budget, held.budget)
     if sides is None:
-        return by.priority > victim_priority
+        return by.priority > held.priority
     return is_lower(standings.ratio(sides[0]), standings.ratio(sides[1]), policy=policy)
 
 

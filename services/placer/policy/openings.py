@@ -36,7 +36,7 @@ class Openings:
         for path in lineage(budget):
             mine = ratio(path)
             for other, bunches in below.get(parent, _NOTHING).items():
-                if other != path:  # the paths part here: the lower side may have all that is below the other
+                if other != path:  # the paths part here
                     if is_lower(mine, ratio(other), policy=self._policy):
                         known.update(bunches)
                 elif parent == ROOT:
@@ -51,8 +51,8 @@ class Openings:
             key: bunch
             for key, bunch in bunches.items()
             if key is not None
-            and (budget.startswith(key[0]) or key[0].startswith(budget))
-            and may_have(by, key[0], key[1], standings=self.standings, policy=self._policy)
+            and (budget.startswith(key.budget) or key.budget.startswith(budget))
+            and may_have(by, key, standings=self.standings, policy=self._policy)
         }
 
 

@@ -8,11 +8,11 @@ over at the latest start; by what right was decided when the reservation was mad
 from collections.abc import Iterator
 
 from services.placer.alike import Line
-from services.placer.core import Job, Reservation, Run
+from services.placer.core import LOOK_AGAIN_AFTER, Job, Reservation, Run
 from services.placer.policy import escrow
 from services.placer.policy.defer import kept_runs, reason_to_wait
 from services.placer.policy.may_disrupt import Promised, may_disrupt
-from services.placer.policy.timetable import find_timetable
+from services.placer.policy.timetable import Timetable, find_timetable
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.host import HostState
@@ -29,8 +29,8 @@ from tenure.events.placing import (
     RunPreemptionRequested,
 )
 
-LOOK_AGAIN_AFTER: Millis = 10 * MINUTE
-"""A gang for which there was no timetable is looked at again after so long."""
+WORTH_IT: Millis = 5 * MINUTE
+"""A gang gets another timetable if it starts by so much earlier."""
 
 
 def forbidden(state: State, *, job: JobId, spec: JobSpec, now: Millis) -> dict[HostId, int]:
@@ -49,38 +49,55 @@ def forbidden(state: State, *, job: JobId, spec: JobSpec, now: Millis) -> dict[H
 
 def reserve(state: State, now: Millis, *, standings: Standings, policy: Policy) -> Iterator[Fact]:
     """Timetables for the first blocked gangs in the order that have none, as deep as the policy says. One a decision:
-    the next one sees its hosts taken and its commitment counted."""
+    the next one sees its hosts taken and its commitment counted. Then better ones, if there are."""
     blocked = _blocked_gangs(state, now) if len(state.core.reservations) < policy.reservation_depth else {}
     for job_id in state.core.order if blocked else ():
         line = blocked.get(job_id)
         if line is None:
             continue
-        spec = state.core.jobs[job_id].spec
-        table = find_timetable(state, spec, now, standings=standings, policy=policy)
+        job = state.core.jobs[job_id]
+        table = find_timetable(state, job, now, standings=standings, policy=policy)
         if table is not None and table.latest_start <= now:
             continue  # it can be had in the ordinary way
         if table is None:
-            kept = kept_runs(state, state.core.jobs[job_id], standings=standings, policy=policy)
+            kept = kept_runs(state, job, standings=standings, policy=policy)
             numbers = reason_to_wait(state, line.alike, kept=kept).numbers
             why = Why(rule="P8", reason=Reason.DEFER_NO_TIMETABLE, numbers=numbers)
             yield PlacementDeferred(at=now, job=job_id, why=why)
             return
-        numbers = {
-            "gpus": spec.gpus,
-            "hosts": len({place.host for place in table.placement}),
-            "runs_in_the_way": len(table.waits_for),
-            "waited_ms": now - state.core.jobs[job_id].submitted_at,
-        }
-        why = Why(rule="P8", reason=Reason.RESERVE_EARLIEST, numbers=numbers)
-        yield ReservationMade(
-            at=now,
-            job=job_id,
-            placement=table.placement,
-            latest_start=table.latest_start,
-            waits_for=table.waits_for,
-            why=why,
-        )
+        yield _made(job, table, now)
         return
+    if state.core.new_round:
+        yield from _better(state, now, standings=standings, policy=policy)
+
+
+def _better(state: State, now: Millis, *, standings: Standings, policy: Policy) -> Iterator[ReservationMade]:
+    """The first, in order of the latest starts, that can clearly be had earlier by now: something ended early."""
+    for reservation in sorted(state.core.reservations.values(), key=lambda made: (made.latest_start, made.job)):
+        if reservation.latest_start <= now + WORTH_IT or reservation.job in state.core.escrows:
+            continue
+        job = state.core.jobs[reservation.job]
+        table = find_timetable(state, job, now, standings=standings, policy=policy)
+        if table is not None and table.latest_start + WORTH_IT <= reservation.latest_start:
+            yield _made(job, table, now)
+            return
+
+
+def _made(job: Job, table: Timetable, now: Millis) -> ReservationMade:
+    numbers = {
+        "gpus": job.spec.gpus,
+        "hosts": len({place.host for place in table.placement}),
+        "runs_in_the_way": len(table.waits_for),
+        "waited_ms": now - job.submitted_at,
+    }
+    return ReservationMade(
+        at=now,
+        job=job.job,
+        placement=table.placement,
+        latest_start=table.latest_start,
+        waits_for=table.waits_for,
+        why=Why(rule="P8", reason=Reason.RESERVE_EARLIEST, numbers=numbers),
+    )
 
 
 def _blocked_gangs(state: State, now: Millis) -> dict[JobId, Line]:

@@ -1,20 +1,23 @@
 """P8: when and where a blocked gang can start at the latest, from the ends of the protections in its way.
 
 Of every run on a host it is known when the gang may have its GPUs: at once (unallocated), when its protection ends and
-it has had its grace period (P5 gives it away, asked now and not again), or never. The earliest instant at which all
-replicas fit is the latest start; the hosts are those that disturb the least then.
+it has had its grace period, or never. By what right is decided now and not asked again: P5 with the ratios of now, or
+with those to come if nobody starts (see `outlook`). The earliest instant at which all replicas fit is the latest start;
+the hosts are those that disturb the least then.
 """
 
 from dataclasses import dataclass
 
-from services.placer.core import Run, masks_of
+from services.placer.core import Job, Run, masks_of
+from services.placer.loose import Holding
 from services.placer.policy.may_disrupt import may_have
+from services.placer.policy.outlook import Outlook
 from services.placer.policy.pack import pack_into
 from services.placer.policy.victims import asking
 from services.placer.room import Pool
 from services.placer.standings import Standings
 from services.placer.state import State
-from tenure.domain.ids import HostId, RunId
+from tenure.domain.ids import HostId, JobId, RunId
 from tenure.domain.job import JobSpec, Placement
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
@@ -32,22 +35,25 @@ class Timetable:
     waits_for: tuple[RunId, ...]
 
 
-def find_timetable(
-    state: State, spec: JobSpec, now: Millis, *, standings: Standings, policy: Policy
-) -> Timetable | None:
-    """The earliest timetable of any pool, ties by name; None if P5 does not give the gang enough hosts."""
-    given = _Given(state, spec, now, standings=standings, policy=policy)
-    found = [table for _, pool in state.room.pools_for(spec) if (table := _in_pool(state, pool, spec, given, now))]
+def find_timetable(state: State, job: Job, now: Millis, *, standings: Standings, policy: Policy) -> Timetable | None:
+    """The earliest timetable of any pool, ties by name; None if not enough hosts can be promised to the gang.
+
+    If it has one already: as if it had none.
+    """
+    if job.job in state.core.reservations:
+        standings = standings.plus({job.spec.budget: -job.spec.commitment_gpu_ms})
+    given = _Given(state, job, now, standings=standings, policy=policy)
+    found = [table for _, pool in state.room.pools_for(job.spec) if (table := _in_pool(state, pool, job, given, now))]
     return min(found, key=lambda table: table.latest_start, default=None)
 
 
 class _Given:
     """When the asker may have what a run holds."""
 
-    def __init__(self, state: State, spec: JobSpec, now: Millis, *, standings: Standings, policy: Policy) -> None:
-        self._state, self._now, self._by = state, now, asking(spec)
-        self._standings, self._policy = standings, policy
-        self._by_right: dict[tuple[str, int], bool] = {}
+    def __init__(self, state: State, job: Job, now: Millis, *, standings: Standings, policy: Policy) -> None:
+        self._state, self._now, self._by, self._policy = state, now, asking(job.spec), policy
+        self._outlook = Outlook(state, now, standings=standings, policy=policy)
+        self._right_from: dict[Holding, Millis | None] = {}
 
     def at(self, run: Run) -> Millis | None:
         """The instant, or None for never."""
@@ -56,23 +62,24 @@ class _Given:
         spec = self._state.core.jobs[run.job].spec
         if not spec.allocated:
             return self._now
-        if run.protected_until is None or not self._may_have(spec):
+        if run.protected_until is None:
             return None
-        return max(run.protected_until, self._now) + spec.grace_ms
+        right = self._right(Holding(spec.budget, spec.priority))
+        return None if right is None else max(run.protected_until, right) + spec.grace_ms
 
-    def _may_have(self, victim: JobSpec) -> bool:
-        key = (victim.budget, victim.priority)
-        known = self._by_right.get(key)
-        if known is None:
-            known = self._by_right[key] = may_have(
-                self._by, victim.budget, victim.priority, standings=self._standings, policy=self._policy
-            )
-        return known
+    def _right(self, held: Holding) -> Millis | None:
+        """From when on P5 gives such runs to the asker, if nobody starts until then; None if not within the horizon."""
+        if held not in self._right_from:
+            self._right_from[held] = next((at for at in self._outlook.instants if self._may_have(held, at)), None)
+        return self._right_from[held]
+
+    def _may_have(self, held: Holding, at: Millis) -> bool:
+        return may_have(self._by, held, standings=self._outlook.at(at), policy=self._policy)
 
 
-def _in_pool(state: State, pool: Pool, spec: JobSpec, given: _Given, now: Millis) -> Timetable | None:
+def _in_pool(state: State, pool: Pool, job: Job, given: _Given, now: Millis) -> Timetable | None:
     """Let the GPUs come in, in order of time, until all replicas fit."""
-    taken = reserved_masks(state)
+    spec, taken = job.spec, reserved_masks(state, but=job.job)
     masks = {host: mask & ~taken.get(host, 0) for host, mask in pool.masks.items()}
     gpus = spec.gpus_per_replica
     fits = sum([mask.bit_count() // gpus for mask in masks.values()])
@@ -126,11 +133,11 @@ def _least_disturbing(state: State, masks: dict[HostId, int], spec: JobSpec, now
     return chosen
 
 
-def reserved_masks(state: State) -> dict[HostId, int]:
-    """What all reservations keep, by host."""
+def reserved_masks(state: State, *, but: JobId) -> dict[HostId, int]:
+    """What the reservations of all others keep, by host."""
     masks: dict[HostId, int] = {}
-    for reservation in state.core.reservations.values():
-        for host, mask in state.reserved[reservation.job].items():
+    for job in state.core.reservations.keys() - {but}:
+        for host, mask in state.reserved[job].items():
             masks[host] = masks.get(host, 0) | mask
     return masks
 

@@ -9,6 +9,7 @@ from itertools import groupby
 from services.placer.core import Job, Run
 from services.placer.loose import Bunch, Key
 from services.placer.policy.may_disrupt import AskingJob, Verdict, may_disrupt
+from services.placer.policy.one_host import Way, best_way
 from services.placer.policy.openings import Openings
 from services.placer.policy.pack import pack_into
 from services.placer.room import Pool
@@ -74,8 +75,13 @@ def find_victims(
         return None
     found = []
     for _, pool in state.room.pools_for(spec):
-        if _could_fit(pool, bunches.values(), spec, blocked or {}):
-            search = _Search(state, job, now, standings=openings.standings, policy=policy)
+        way = None
+        if spec.replicas == 1 and pool.largest_hole < spec.gpus:
+            way = best_way(state, pool, spec.gpus, now, blocked=blocked or {}, policy=policy)
+        search = _Search(state, job, now, standings=openings.standings, policy=policy)
+        if way is not None:
+            found.append(search.plan_on(pool, way, blocked or {}))
+        elif _could_fit(pool, bunches.values(), spec, blocked or {}):
             plan = search.choose(pool, search.candidates(bunches), blocked or {})
             if plan is not None:
                 found.append(plan)
@@ -126,6 +132,19 @@ class _Search:
                 if candidate is not None:
                     yield candidate
 
+    def plan_on(self, pool: Pool, way: Way, blocked: Mapping[HostId, int]) -> VictimPlan:
+        """The plan of a way on one host."""
+        room = _Widening({way.host: pool.masks[way.host]}, gpus=self._job.spec.gpus_per_replica, blocked=blocked)
+        victims = []
+        for at_risk, run in way.runs:
+            room.add(self._state.masks[run.run])
+            candidate = self._candidate(run.run, at_risk)
+            assert candidate is not None, "unallocated runs always give way"
+            victims.append(candidate)
+        placement = pack_into(room.pool(), self._job.spec)
+        assert placement is not None, "the room was counted to hold it"
+        return VictimPlan(placement=placement, victims=tuple(victims))
+
     def choose(self, pool: Pool, candidates: Iterable[Candidate], blocked: Mapping[HostId, int]) -> VictimPlan | None:
         """Add the cheapest until the gang fits, then drop, dearest first, whoever is not needed.
 
@@ -156,7 +175,7 @@ class _Search:
         return VictimPlan(placement=placement, victims=tuple(taken))
 
     def _rank(self, key: Key, resumable: bool) -> tuple[bool, bool, float]:
-        return (False, not resumable, 0.0) if key is None else (True, not resumable, -self._step(key[0]))
+        return (False, not resumable, 0.0) if key is None else (True, not resumable, -self._step(key.budget))
 
     def _step(self, budget: BudgetPath) -> float:
         """The budget's ratio, in whole steps: nearly equal ones say little about who has had too much."""
