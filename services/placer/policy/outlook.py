@@ -17,17 +17,22 @@ class Outlook:
     """The standings of now and of each later hour, worked out when they are asked for."""
 
     def __init__(self, state: State, now: Millis, *, standings: Standings, policy: Policy) -> None:
+        self.policy = policy
         self.instants = range(now, now + policy.promise_horizon_ms + 1, STEP)
-        self._state, self._now, self._standings = state, now, standings
-        self._lookback_ms = policy.lookback_ms
+        self._state, self._now = state, now
         self._known = {now: standings}
+
+    @property
+    def standings(self) -> Standings:
+        """Those of now."""
+        return self._known[self._now]
 
     def at(self, instant: Millis) -> Standings:
         """What is expected then."""
         known = self._known.get(instant)
         if known is None:
-            faded = (instant - self._now) / self._lookback_ms
-            known = self._known[instant] = self._standings.plus(self._had_until(instant), faded=faded)
+            faded = (instant - self._now) / self.policy.lookback_ms
+            known = self._known[instant] = self.standings.plus(self._had_until(instant), faded=faded)
         return known
 
     def _had_until(self, instant: Millis) -> dict[BudgetPath, GpuMillis]:

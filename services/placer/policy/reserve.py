@@ -12,6 +12,7 @@ from services.placer.core import LOOK_AGAIN_AFTER, Job, Reservation, Run
 from services.placer.policy import escrow
 from services.placer.policy.defer import kept_runs, reason_to_wait
 from services.placer.policy.may_disrupt import Promised, may_disrupt
+from services.placer.policy.outlook import Outlook
 from services.placer.policy.timetable import Timetable, find_timetable
 from services.placer.standings import Standings
 from services.placer.state import State
@@ -51,12 +52,13 @@ def reserve(state: State, now: Millis, *, standings: Standings, policy: Policy) 
     """Timetables for the first blocked gangs in the order that have none, as deep as the policy says. One a decision:
     the next one sees its hosts taken and its commitment counted. Then better ones, if there are."""
     blocked = _blocked_gangs(state, now) if len(state.core.reservations) < policy.reservation_depth else {}
+    outlook = Outlook(state, now, standings=standings, policy=policy)
     for job_id in state.core.order if blocked else ():
         line = blocked.get(job_id)
         if line is None:
             continue
         job = state.core.jobs[job_id]
-        table = find_timetable(state, job, now, standings=standings, policy=policy)
+        table = find_timetable(state, job, now, outlook=outlook)
         if table is not None and table.latest_start <= now:
             continue  # it can be had in the ordinary way
         if table is None:
@@ -68,17 +70,18 @@ def reserve(state: State, now: Millis, *, standings: Standings, policy: Policy) 
         yield _made(job, table, now)
         return
     if state.core.new_round:
-        yield from _better(state, now, standings=standings, policy=policy)
+        yield from _better(state, now, outlook=outlook)
 
 
-def _better(state: State, now: Millis, *, standings: Standings, policy: Policy) -> Iterator[ReservationMade]:
+def _better(state: State, now: Millis, *, outlook: Outlook) -> Iterator[ReservationMade]:
     """The first, in order of the latest starts, that can clearly be had earlier by now: something ended early."""
     for reservation in sorted(state.core.reservations.values(), key=lambda made: (made.latest_start, made.job)):
-        if reservation.latest_start <= now + WORTH_IT or reservation.job in state.core.escrows:
+        before = reservation.latest_start - WORTH_IT
+        if before <= now or reservation.job in state.core.escrows:
             continue
         job = state.core.jobs[reservation.job]
-        table = find_timetable(state, job, now, standings=standings, policy=policy)
-        if table is not None and table.latest_start + WORTH_IT <= reservation.latest_start:
+        table = find_timetable(state, job, now, outlook=outlook, before=before)
+        if table is not None:
             yield _made(job, table, now)
             return
 

@@ -9,17 +9,15 @@ the hosts are those that disturb the least then.
 from dataclasses import dataclass
 
 from services.placer.core import Job, Run, masks_of
-from services.placer.loose import Holding
-from services.placer.policy.may_disrupt import may_have
+from services.placer.policy.may_disrupt import is_lower
 from services.placer.policy.outlook import Outlook
 from services.placer.policy.pack import pack_into
 from services.placer.policy.victims import asking
 from services.placer.room import Pool
-from services.placer.standings import Standings
 from services.placer.state import State
-from tenure.domain.ids import HostId, JobId, RunId
+from tenure.domain.ids import BudgetPath, HostId, JobId, RunId
 from tenure.domain.job import JobSpec, Placement
-from tenure.domain.policy import Policy
+from tenure.domain.tree import lineage, parting
 from tenure.domain.units import Millis
 
 Gain = tuple[Millis, HostId, int, RunId]
@@ -35,14 +33,14 @@ class Timetable:
     waits_for: tuple[RunId, ...]
 
 
-def find_timetable(state: State, job: Job, now: Millis, *, standings: Standings, policy: Policy) -> Timetable | None:
+def find_timetable(
+    state: State, job: Job, now: Millis, *, outlook: Outlook, before: Millis | None = None
+) -> Timetable | None:
     """The earliest timetable of any pool, ties by name; None if not enough hosts can be promised to the gang.
 
-    If it has one already: as if it had none.
+    If it has one already: as if it had none. With `before` only a timetable whose latest start is earlier.
     """
-    if job.job in state.core.reservations:
-        standings = standings.plus({job.spec.budget: -job.spec.commitment_gpu_ms})
-    given = _Given(state, job, now, standings=standings, policy=policy)
+    given = _Given(state, job, now, outlook=outlook, before=before)
     found = [table for _, pool in state.room.pools_for(job.spec) if (table := _in_pool(state, pool, job, given, now))]
     return min(found, key=lambda table: table.latest_start, default=None)
 
@@ -50,31 +48,41 @@ def find_timetable(state: State, job: Job, now: Millis, *, standings: Standings,
 class _Given:
     """When the asker may have what a run holds."""
 
-    def __init__(self, state: State, job: Job, now: Millis, *, standings: Standings, policy: Policy) -> None:
-        self._state, self._now, self._by, self._policy = state, now, asking(job.spec), policy
-        self._outlook = Outlook(state, now, standings=standings, policy=policy)
-        self._right_from: dict[Holding, Millis | None] = {}
+    def __init__(self, state: State, job: Job, now: Millis, *, outlook: Outlook, before: Millis | None) -> None:
+        self._state, self._now, self._by, self._outlook = state, now, asking(job.spec), outlook
+        self._before = float("inf") if before is None else before
+        self._own = job.spec.commitment_gpu_ms if job.job in state.core.reservations else 0
+        """What the standings count for the reservation that it has."""
+        self._lower_from: dict[tuple[BudgetPath, BudgetPath], Millis | None] = {}
 
     def at(self, run: Run) -> Millis | None:
-        """The instant, or None for never."""
+        """The instant, or None for never, and for too late."""
         if run.stop is not None:
             return None  # its GPUs may be kept for somebody: they are free soon, and then they count
         spec = self._state.core.jobs[run.job].spec
         if not spec.allocated:
             return self._now
-        if run.protected_until is None:
+        if run.protected_until is None or run.protected_until >= self._before:
             return None
-        right = self._right(Holding(spec.budget, spec.priority))
-        return None if right is None else max(run.protected_until, right) + spec.grace_ms
+        right = self._right(spec)
+        if right is None:
+            return None
+        at = max(run.protected_until, right) + spec.grace_ms
+        return at if at < self._before else None
 
-    def _right(self, held: Holding) -> Millis | None:
-        """From when on P5 gives such runs to the asker, if nobody starts until then; None if not within the horizon."""
-        if held not in self._right_from:
-            self._right_from[held] = next((at for at in self._outlook.instants if self._may_have(held, at)), None)
-        return self._right_from[held]
+    def _right(self, victim: JobSpec) -> Millis | None:
+        """From when on P5 gives such a run to the asker, if nobody starts until then; None if not in sight."""
+        sides = parting(self._by.budget, victim.budget)
+        if sides is None:
+            return self._now if self._by.priority > victim.priority else None
+        if sides not in self._lower_from:
+            self._lower_from[sides] = next((at for at in self._outlook.instants if self._is_lower(sides, at)), None)
+        return self._lower_from[sides]
 
-    def _may_have(self, held: Holding, at: Millis) -> bool:
-        return may_have(self._by, held, standings=self._outlook.at(at), policy=self._policy)
+    def _is_lower(self, sides: tuple[BudgetPath, BudgetPath], at: Millis) -> bool:
+        standings, own = self._outlook.at(at), self._own
+        asking, holding = (standings.ratio(path, less=own if path in lineage(self._by.budget) else 0) for path in sides)
+        return at < self._before and is_lower(asking, holding, policy=self._outlook.policy)
 
 
 def _in_pool(state: State, pool: Pool, job: Job, given: _Given, now: Millis) -> Timetable | None:
@@ -136,8 +144,8 @@ def _least_disturbing(state: State, masks: dict[HostId, int], spec: JobSpec, now
 def reserved_masks(state: State, *, but: JobId) -> dict[HostId, int]:
     """What the reservations of all others keep, by host."""
     masks: dict[HostId, int] = {}
-    for job in state.core.reservations.keys() - {but}:
-        for host, mask in state.reserved[job].items():
+    for job, kept in state.reserved.items():
+        for host, mask in kept.items() if job != but else ():
             masks[host] = masks.get(host, 0) | mask
     return masks
 

@@ -75,6 +75,26 @@ def test_victims_are_minimal_and_the_cheapest() -> None:
     assert victims == ["young"]  # unallocated before allocated, then least work lost
 
 
+def test_small_work_gathers_on_hosts_that_are_broken_into_already() -> None:
+    scene = Scene(hosts=2)
+    for number in range(8):
+        scene.running(f"whole{number}", "b", gpus=1, min_runtime_ms=0)
+    scene.running("contract", "b", gpus=4)
+    for number in range(4):
+        scene.running(f"broken{number}", "b", gpus=1, min_runtime_ms=0)
+    scene.job("j", gpus=2)
+    victims = [fact.job for fact in scene.act_for(RunPreemptionRequested, MINUTE)]
+    assert len(victims) == 2 and all(victim.startswith("broken") for victim in victims)
+
+
+def test_few_runs_give_way_and_none_larger_than_needed() -> None:
+    scene = Scene(hosts=1)
+    for name, gpus in (("two", 2), ("one", 1), ("four", 4), ("last", 1)):
+        scene.running(name, "b", gpus=gpus, min_runtime_ms=0)
+    scene.job("j", gpus=3)
+    assert [fact.job for fact in scene.act_for(RunPreemptionRequested, MINUTE)] == ["four"]
+
+
 def test_a_gang_is_one_victim_and_is_told_once() -> None:
     scene = Scene(hosts=2)
     scene.running("gang", "b", gpus=4, replicas=4, min_runtime_ms=0)
