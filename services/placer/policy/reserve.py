@@ -109,15 +109,29 @@ def _blocked_gangs(state: State, now: Millis) -> dict[JobId, Line]:
 
 
 def _gangs(state: State) -> Iterator[tuple[JobId, Line, Millis]]:
-    """Waiting allocated jobs that need several hosts and have no reservation, and when to look at them (again)."""
-    said, reservations = state.core.said, state.core.reservations
+    """Waiting allocated jobs that need several hosts and have no reservation, and when to look at them (again).
+
+    Where one of a class has no timetable no other has: the class is looked at again when one of it is.
+    """
+    reservations = state.core.reservations
     for (_, replicas, gpus), lines in state.waiting.of_shape.items():
         for line in lines if replicas * gpus > state.largest_host else ():
-            for job in line.jobs if line.alike.min_runtime_ms else ():
-                last = said.get(job)
-                looked = last is not None and last.reason is Reason.DEFER_NO_TIMETABLE
-                if job not in reservations:
-                    yield job, line, last.at + LOOK_AGAIN_AFTER if last is not None and looked else 0
+            if line.alike.min_runtime_ms:
+                look_at = _look_at(state, line)
+                for job in line.jobs:
+                    if job not in reservations:
+                        yield job, line, look_at
+
+
+def _look_at(state: State, line: Line) -> Millis:
+    """When the class is to be looked at (again)."""
+    said = state.core.said
+    looked = [
+        said[job].at + LOOK_AGAIN_AFTER
+        for job in line.jobs
+        if job in said and said[job].reason is Reason.DEFER_NO_TIMETABLE
+    ]
+    return max(looked, default=0)
 
 
 def drop_broken(state: State, now: Millis) -> Iterator[ReservationDropped]:
