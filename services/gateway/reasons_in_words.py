@@ -84,13 +84,17 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "a replica failed",
     ),
     _R.DEFER_NO_ROOM: (
+        "it asks for {gpus_asked} GPUs and {gpus_free} are free on {hosts_with_gpus_free} hosts, largest hole "
+        "{largest_hole}; the next protection ends at {next_protection_ends_ms}",
+        "it asks for {gpus_asked} GPUs and {gpus_free} are free on {hosts_with_gpus_free} hosts, largest hole "
+        "{largest_hole}",
         "it asks for {gpus_asked} GPUs and {gpus_free} are free; the next protection ends at {next_protection_ends_ms}",
         "it asks for {gpus_asked} GPUs and {gpus_free} are free",
         "there are not enough free GPUs",
     ),
     _R.DEFER_FRAGMENTED: (
-        "{gpus_free} GPUs are free, but in pieces: {replicas_fit} of its {replicas} replicas fit, "
-        "the largest piece has {largest_hole}",
+        "it asks for {gpus_asked} GPUs and {gpus_free} are free on {hosts_with_gpus_free} hosts, largest hole "
+        "{largest_hole}: {replicas_fit} of its {replicas} replicas fit",
         "enough GPUs are free, but in pieces that are too small",
     ),
     _R.DEFER_VICTIMS_STOPPING: (
@@ -107,6 +111,8 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "its GPUs were promised to a gang with a latest start",
     ),
     _R.DEFER_NO_TIMETABLE: (
+        "its {gpus_asked} GPUs cannot be promised for any time yet: {gpus_free} are free on {hosts_with_gpus_free} "
+        "hosts, largest hole {largest_hole}, and too many others belong to budgets that are not ahead of its own",
         "its {gpus_asked} GPUs cannot be promised for any time yet: too many belong to budgets that are not ahead of "
         "its own",
         "its GPUs cannot be promised for any time yet",
@@ -167,6 +173,8 @@ _INSTANTS = ("until_ms", "at_ms", "now_ms", "ends_ms", "deadline_ms", "start_ms"
 def say_why(why: Why) -> str:
     """The reason and its numbers as a clause without capital or full stop."""
     spoken = {name: say_number(name, value) for name, value in why.numbers.items() if value is not None}
+    if why.numbers.get("gpus_free") == 0:
+        spoken.pop("hosts_with_gpus_free", None)  # there is nowhere to tell of
     kept = [f"{spoken[reason.value]} {words}" for reason, words in KEPT.items() if reason.value in spoken]
     tail = f"; of the runs in its way are {', '.join(kept)}" if kept else ""
     for wording in WORDINGS[why.reason]:

@@ -113,6 +113,7 @@ def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int]) -> Wh
         "replicas": alike.replicas,
         "replicas_fit": max((pool.fits(alike.gpus_per_replica) for pool in pools), default=None),
         "gpus_free": sum(pool.free for pool in pools),
+        "hosts_with_gpus_free": sum(sum(pool.counts[1:]) for pool in pools),
         "largest_hole": max((pool.largest_hole for pool in pools), default=0),
         "next_protection_ends_ms": state.loose.next_end(state.firm),
         **{reason.value: kept[reason] for reason in sorted(kept)},

@@ -238,6 +238,22 @@ def test_a_waiting_job_is_told_whom_it_may_not_displace() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("reason", "free", "said"),
+    [
+        (Reason.DEFER_FRAGMENTED, 4, "it asks for 16 GPUs and 4 are free on 3 hosts, largest hole 2: 0 of its 2 replica"),
+        (Reason.DEFER_NO_ROOM, 4, "it asks for 16 GPUs and 4 are free on 3 hosts, largest hole 2; the next protection"),
+        (Reason.DEFER_NO_ROOM, 0, "it asks for 16 GPUs and 0 are free; the next protection ends at 2023-11-14 22:13:20"),
+        (Reason.DEFER_NO_TIMETABLE, 4, "promised for any time yet: 4 are free on 3 hosts, largest hole 2, and too many"),
+        (Reason.DEFER_NO_TIMETABLE, 0, "promised for any time yet: too many belong to budgets"),
+    ],
+)
+def test_where_the_free_gpus_are_is_said(reason: Reason, free: int, said: str) -> None:
+    numbers = {"gpus_asked": 16, "gpus_free": free, "hosts_with_gpus_free": 3, "largest_hole": 2, "replicas": 2}
+    why = Why(rule="P6", reason=reason, numbers={**numbers, "replicas_fit": 0, "next_protection_ends_ms": AT})
+    assert said in say_why(why)
+
+
 def test_a_fact_about_another_job_names_it() -> None:
     fact = RunPreemptionRequested(at=AT, run=RUN, job=JOB, by="j2", why=LOST, escrow=place("h000"))
     assert tell(fact, to=OTHER).startswith("Job j1: run 1 is to stop for j2")

@@ -40,7 +40,8 @@ def test_fragments_are_said_with_the_largest_hole() -> None:
     scene.job("j", "b", gpus=8)
     (deferred,) = scene.act_for(PlacementDeferred)
     assert deferred.why.reason is Reason.DEFER_FRAGMENTED
-    assert (deferred.why.numbers["gpus_free"], deferred.why.numbers["largest_hole"]) == (9, 3)
+    numbers = deferred.why.numbers
+    assert (numbers["gpus_free"], numbers["hosts_with_gpus_free"], numbers["largest_hole"]) == (9, 3, 3)
 
 
 def test_nothing_starts_on_a_host_that_is_not_healthy() -> None:
