@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 
-from services.gateway.entries import HostEntry, JobEntry, RunEntry
+from services.gateway.entries import HostEntry, JobEntry, ReservedEntry, RunEntry
 from services.gateway.gateway import NOBODY
 from services.gateway.policy.charge_so_far import charged_so_far
 from services.gateway.policy.emptying import emptied_at
+from services.gateway.policy.fragmentation import Fragmentation, Placeable, Prospect
+from services.gateway.policy.in_the_way import still_in_the_way
 from services.gateway.policy.totals import BudgetTotal, ClusterTotal
 from services.gateway.state import State
 from tenure.domain.host import HostState
 from tenure.domain.ids import BudgetPath, UserName
-from tenure.domain.job import DEFAULT_GRACE, JobSpec, Launch, gpus_by_host
+from tenure.domain.job import DEFAULT_GRACE, JobSpec, Launch, Placement, gpus_by_host
 from tenure.domain.nearest import did_you_mean, listed, shown
 from tenure.domain.reasons import JobState, Number, Why
 from tenure.domain.refusal import Refusal
@@ -75,9 +77,28 @@ def from_job(entry: JobEntry, state: State, *, now: Millis) -> jobs_pb2.Job:
         runs=[from_run(run) for run in entry.runs],
         why=None if entry.why is None else from_why(entry.why),
         rank=state.rank(entry.job) if entry.state is JobState.QUEUED else 0,
-        latest_start_ms=entry.latest_start or 0,
+        latest_start_ms=0 if entry.reservation is None else entry.reservation.latest_start,
         charged_gpu_ms=charged_so_far(entry, state, now=now),
         refunded_gpu_ms=entry.refunded_gpu_ms,
+        reservation=None if entry.reservation is None else from_reservation(entry.reservation, state),
+    )
+
+
+def from_reservation(reservation: ReservedEntry, state: State) -> jobs_pb2.Reservation:
+    """What is kept for a job, and the runs that are still there."""
+    return jobs_pb2.Reservation(
+        hosts=_from_placement(reservation.placement),
+        waits_for=[
+            jobs_pb2.RunInTheWay(
+                run_id=run.run,
+                job_id=entry.job,
+                budget=entry.spec.budget,
+                gpus=run.gpus,
+                protected_until_ms=run.protected_until or 0,
+                state=run.state,
+            )
+            for entry, run in still_in_the_way(reservation, state)
+        ],
     )
 
 
@@ -91,10 +112,14 @@ def from_run(run: RunEntry) -> jobs_pb2.Run:
         started_at_ms=run.started_at or 0,
         protected_until_ms=run.protected_until or 0,
         ended_at_ms=run.ended_at or 0,
-        hosts=[jobs_pb2.HostGpus(host=host, gpus=gpus) for host, gpus in gpus_by_host(run.placement).items()],
+        hosts=_from_placement(run.placement),
         exit_code=run.exit_code,
         ended_by=run.ended_by or "",
     )
+
+
+def _from_placement(placement: Placement) -> list[jobs_pb2.HostGpus]:
+    return [jobs_pb2.HostGpus(host=host, gpus=gpus) for host, gpus in gpus_by_host(placement).items()]
 
 
 def from_why(why: Why) -> jobs_pb2.Why:
@@ -127,6 +152,44 @@ def from_host(entry: HostEntry, state: State, *, now: Millis) -> hosts_pb2.Host:
         comment=entry.comment,
         empty_at_ms=empty_at,
         waits_for=waits_for,
+    )
+
+
+def from_pool(pool: Fragmentation) -> hosts_pb2.PoolFragmentation:
+    """The figures of a pool, without its prospects, of which there may be thousands."""
+    return hosts_pb2.PoolFragmentation(
+        cluster=pool.cluster,
+        gpu_type=pool.gpu_type,
+        hosts=pool.hosts,
+        gpus=pool.gpus,
+        gpus_free=pool.free,
+        hosts_with_gpus_free=pool.hosts_with_free,
+        largest_hole=pool.largest_hole,
+        hosts_wholly_free=pool.hosts_wholly_free,
+        gpus_giving_way=pool.giving_way,
+        gpus_in_escrow=pool.in_escrow,
+        gpus_reserved=pool.reserved,
+        gpus_past_protection=pool.past_protection,
+    )
+
+
+def from_prospect(prospect: Prospect) -> hosts_pb2.Prospect:
+    """What is placeable at an instant."""
+    return hosts_pb2.Prospect(
+        at_ms=prospect.at,
+        placeable=_from_placeable(prospect.placeable),
+        if_p5_gives=_from_placeable(prospect.if_p5_gives),
+    )
+
+
+def _from_placeable(placeable: Placeable) -> hosts_pb2.Placeable:
+    return hosts_pb2.Placeable(
+        gpus=placeable.gpus,
+        whole_hosts=placeable.whole_hosts,
+        largest=[
+            hosts_pb2.LargestGang(gpus_per_replica=size, replicas=replicas)
+            for size, replicas in placeable.replicas.items()
+        ],
     )
 
 

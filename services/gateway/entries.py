@@ -51,8 +51,19 @@ class RunEntry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
         return self.assigned_at + self.min_runtime_ms if self.protected_until is None else self.protected_until
 
 
+class ReservedEntry(msgspec.Struct, kw_only=True, frozen=True, gc=False):
+    """What is kept for a blocked gang (P8). `waits_for`: the allocated runs that were in its way when it was made."""
+
+    placement: Placement
+    latest_start: Millis
+    waits_for: tuple[RunId, ...]
+
+
 class JobEntry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
-    """A job and all its runs. `position` is that of the last fact about it."""
+    """A job and all its runs. `position` is that of the last fact about it.
+
+    `escrow`: the GPUs that nobody but the job may take, freed or on their way out (P7).
+    """
 
     job: JobId
     spec: JobSpec
@@ -64,7 +75,8 @@ class JobEntry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     first_started_at: Millis | None = None
     finished_at: Millis | None = None
     resume_count: int = 0
-    latest_start: Millis | None = None
+    reservation: ReservedEntry | None = None
+    escrow: Placement = ()
     charged_gpu_ms: GpuMillis = 0
     refunded_gpu_ms: GpuMillis = 0
     cancel_asked: bool = False

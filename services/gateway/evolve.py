@@ -3,13 +3,23 @@
 from collections.abc import Callable
 from typing import Any
 
-from services.gateway.entries import BudgetChange, Held, HostEntry, JobEntry, KeyEntry, RunEntry, hosts_of
+from services.gateway.entries import (
+    BudgetChange,
+    Held,
+    HostEntry,
+    JobEntry,
+    KeyEntry,
+    ReservedEntry,
+    RunEntry,
+    hosts_of,
+)
 from services.gateway.policy.resubmission import body_of
 from services.gateway.policy.transitions import finished_state, next_state
 from services.gateway.state import Ranking, State
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import JobSpec
+from tenure.domain.reasons import Reason
 from tenure.domain.tree_edit import diff_trees
 from tenure.domain.units import Millis
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
@@ -119,7 +129,7 @@ def _run_assigned(state: State, fact: RunAssigned) -> None:
         min_runtime_ms=fact.min_runtime_ms,
     )
     entry.runs = (*entry.runs, run)
-    entry.why, entry.latest_start = fact.why, None
+    entry.why, entry.reservation, entry.escrow = fact.why, None, ()
     state.move(entry, next_state(entry.state, RunAssigned, job=fact.job))
     held = state.held.setdefault(fact.budget, Held())
     for host, gpus in hosts_of(fact.placement).items():
@@ -149,6 +159,13 @@ def _run_stopping(state: State, fact: RunPreemptionRequested | RunStopRequested)
         run.stopping, run.ended_by = True, fact.by
         entry.why = fact.why
         state.move(entry, next_state(entry.state, type(fact), job=fact.job))
+
+
+def _run_preempted(state: State, fact: RunPreemptionRequested) -> None:
+    _run_stopping(state, fact)
+    asker = state.jobs.get(JobId(fact.by)) if fact.escrow else None
+    if asker is not None and not asker.state.final:
+        asker.escrow = fact.escrow
 
 
 def _run_ended(state: State, fact: RunEnded) -> None:
@@ -182,7 +199,7 @@ def _job_requeued(state: State, fact: JobRequeued) -> None:
 def _job_finished(state: State, fact: JobFinished) -> None:
     entry = _touched(state, fact.job)
     if entry is not None:
-        entry.finished_at, entry.why, entry.latest_start = fact.at, fact.why, None
+        entry.finished_at, entry.why, entry.reservation, entry.escrow = fact.at, fact.why, None, ()
         state.move(entry, finished_state(entry.state, fact.state, job=fact.job))
 
 
@@ -190,19 +207,24 @@ def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
     entry = _touched(state, fact.job)
     if entry is not None:
         entry.why = fact.why
+        if fact.why.reason is Reason.DEFER_ESCROW_EXPIRED:
+            entry.escrow = ()
         state.move(entry, next_state(entry.state, PlacementDeferred, job=fact.job))
 
 
 def _reservation_made(state: State, fact: ReservationMade) -> None:
     entry = _touched(state, fact.job)
     if entry is not None:
-        entry.latest_start, entry.why = fact.latest_start, fact.why
+        entry.why = fact.why
+        entry.reservation = ReservedEntry(
+            placement=fact.placement, latest_start=fact.latest_start, waits_for=fact.waits_for
+        )
 
 
 def _reservation_dropped(state: State, fact: ReservationDropped) -> None:
     entry = _touched(state, fact.job)
     if entry is not None:
-        entry.latest_start = None
+        entry.reservation, entry.why = None, fact.why
 
 
 def _run_charged(state: State, fact: RunCharged) -> None:
@@ -309,7 +331,7 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
     ReservationMade: _reservation_made,
     RunAssigned: _run_assigned,
     RunEnded: _run_ended,
-    RunPreemptionRequested: _run_stopping,
+    RunPreemptionRequested: _run_preempted,
     RunStarted: _run_started,
     RunStopRequested: _run_stopping,
     RankingPublished: _ranking_published,

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 from services.gateway.answering import Context, answering
-from services.gateway.convert import from_host, to_host_states
+from services.gateway.convert import from_host, from_pool, from_prospect, to_host_states
 from services.gateway.entries import HostEntry
 from services.gateway.gateway import Gateway
+from services.gateway.policy.fragmentation import fragmentation
 from services.gateway.policy.host_orders import drain, find_host, repair, resume
 from services.gateway.state import State
 from tenure.domain.refusal import Refusal
@@ -17,6 +18,9 @@ from tenure.v1 import hosts_pb2, hosts_pb2_grpc
 
 HEED_WAIT_S = 1.0
 """How long an answer waits for the health role to act on what was asked, so that it shows the host's new state."""
+
+_TURN = 500
+"""Instants turned into messages before other calls have their turn."""
 
 
 class Hosts(hosts_pb2_grpc.HostsServicer):
@@ -62,6 +66,21 @@ class Hosts(hosts_pb2_grpc.HostsServicer):
         order = self._gateway.order(user=request.user, comment=request.comment)
         host = await self._ask(request.host, lambda state: repair(state, request.host, order))
         return hosts_pb2.CompleteRepairResponse(host=host)
+
+    @answering
+    async def Fragmentation(
+        self, request: hosts_pb2.FragmentationRequest, context: Context
+    ) -> hosts_pb2.FragmentationResponse:
+        """How large a gang could be placed, now and when protections end."""
+        state, now = await self._gateway.read(), self._gateway.now()
+        answer = hosts_pb2.FragmentationResponse(now_ms=now)
+        for pool in fragmentation(state, now=now):
+            message = answer.pools.add()
+            message.CopyFrom(from_pool(pool))
+            for begin in range(0, len(pool.prospects), _TURN):
+                message.prospects.extend(map(from_prospect, pool.prospects[begin : begin + _TURN]))
+                await asyncio.sleep(0)
+        return answer
 
     async def _ask(self, name: str, decide: Callable[[State], Fact]) -> hosts_pb2.Host:
         """Write what was decided, and show the host when health has heeded it, or soon after."""

@@ -129,6 +129,7 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
             steps=[_step(recorded, to=JobId(request.job_id)) for recorded in facts],
             position=position,
             last_position=last,
+            job=None if known is None else from_job(known, state, now=self._gateway.now()),
         )
 
     @streaming

@@ -9,6 +9,7 @@ from services.gateway.clickhouse_history import ClickHouseHistory
 from services.gateway.decider import decide
 from services.gateway.evolve import READS, evolve
 from services.gateway.gateway import Gateway
+from services.gateway.metrics import fragmentation_gauges, measure
 from services.gateway.output import Output
 from services.gateway.progress import Progress
 from services.gateway.server import Server
@@ -50,13 +51,14 @@ async def serve(service: Service) -> None:
         await server.start(gateway, history, Output(progress, cluster=connection.cluster, connect=connect))
         announcing = asyncio.create_task(_announce(service, loop.caught_up, server.address))
         checking = asyncio.create_task(server.watch_health(gateway))
+        measuring = asyncio.create_task(measure(gateway, fragmentation_gauges()))
         try:
             await loop.run(stop)
         finally:
             progress.stop()
             announcing.cancel()
             await server.stop()
-            await checking
+            await asyncio.gather(checking, measuring)
     finally:
         await log.close()
 

@@ -145,7 +145,7 @@ def _deferred(fact: PlacementDeferred) -> str:
 
 
 def _reservation(fact: ReservationMade) -> str:
-    waits = f", when {_count(len(fact.waits_for), 'run')} in its way will have ended" if fact.waits_for else ""
+    waits = f", when what is in its way will have ended: {_some(fact.waits_for)}" if fact.waits_for else ""
     latest = say_instant(fact.latest_start)
     return f"{_places(fact.placement)} are kept for it; it starts at {latest} at the latest{waits}."
 

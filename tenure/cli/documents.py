@@ -53,12 +53,29 @@ def job(value: "jobs_pb2.Job") -> Document:
         **instant("finished_at", value.finished_at_ms),
         "rank": value.rank or None,
         **instant("latest_start", value.latest_start_ms),
+        "reservation": reservation(value.reservation) if value.HasField("reservation") else None,
         "resume_count": value.resume_count,
         "charged_gpu_ms": value.charged_gpu_ms,
         "refunded_gpu_ms": value.refunded_gpu_ms,
         "why": why(value.why),
         "runs": [run(one) for one in value.runs],
     }
+
+
+def reservation(value: "jobs_pb2.Reservation") -> Document:
+    """What is kept for a blocked gang until its latest start, and the allocated runs that are still there."""
+    waits_for = [
+        {
+            "run": one.run_id,
+            "job": one.job_id,
+            "budget": one.budget,
+            "gpus": one.gpus,
+            "state": one.state,
+            **instant("protected_until", one.protected_until_ms),
+        }
+        for one in value.waits_for
+    ]
+    return {"hosts": {place.host: list(place.gpus) for place in value.hosts}, "waits_for": waits_for}
 
 
 def run(value: "jobs_pb2.Run") -> Document:
@@ -106,7 +123,13 @@ def story(job_id: str, answer: "jobs_pb2.ExplainJobResponse") -> Document:
         }
         for step in answer.steps
     ]
-    return {"job": job_id, "position": answer.position, "steps": steps}
+    return {
+        "job": job_id,
+        "position": answer.position,
+        **instant("latest_start", answer.job.latest_start_ms),
+        "reservation": reservation(answer.job.reservation) if answer.job.HasField("reservation") else None,
+        "steps": steps,
+    }
 
 
 def budget(value: "budgets_pb2.Budget", ratio: float | None) -> Document:
@@ -183,6 +206,41 @@ def host(value: "hosts_pb2.Host") -> Document:
         **instant("empty_at", value.empty_at_ms),
         "waits_for": value.waits_for or None,
     }
+
+
+def fragmentation(answer: "hosts_pb2.FragmentationResponse") -> Document:
+    """Of each pool the free GPUs and their pieces, and the largest gangs at each instant from now on."""
+    return {**instant("now", answer.now_ms), "pools": [_pool(one) for one in answer.pools]}
+
+
+def _pool(value: "hosts_pb2.PoolFragmentation") -> Document:
+    return {
+        "cluster": value.cluster,
+        "gpu_type": value.gpu_type,
+        "hosts": value.hosts,
+        "gpus": value.gpus,
+        "gpus_free": value.gpus_free,
+        "hosts_with_gpus_free": value.hosts_with_gpus_free,
+        "largest_hole": value.largest_hole,
+        "hosts_wholly_free": value.hosts_wholly_free,
+        "gpus_giving_way": value.gpus_giving_way,
+        "gpus_in_escrow": value.gpus_in_escrow,
+        "gpus_reserved": value.gpus_reserved,
+        "gpus_past_protection": value.gpus_past_protection,
+        "prospects": [
+            {
+                **instant("at", one.at_ms),
+                "placeable": _placeable(one.placeable),
+                "if_p5_gives": _placeable(one.if_p5_gives),
+            }
+            for one in value.prospects
+        ],
+    }
+
+
+def _placeable(value: "hosts_pb2.Placeable") -> Document:
+    replicas = {str(gang.gpus_per_replica): gang.replicas for gang in value.largest}
+    return {"gpus": value.gpus, "whole_hosts": value.whole_hosts, "replicas": replicas}
 
 
 def _number(text: str) -> int | float | str | bool | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tenure.cli import completion, words
+from tenure.cli import completion, waiting, words
 from tenure.cli.connection import caller, connect
 from tenure.cli.options import JOBS, JobArgument, Json
 from tenure.cli.queue import STATE_STYLES
@@ -84,6 +84,8 @@ def why(
             say(" " * 25, *reason)
         if more:
             say(" " * 25, Cell(f"and {more} more like this; tenure why --all shows each", "dim"))
+    if answer.job.HasField("reservation"):
+        waiting.show(answer.job)
     if answer.position < answer.last_position:
         print("tenure: the database lags behind the log, the end is missing; ask again in a moment", file=sys.stderr)
 
@@ -174,7 +176,7 @@ def _show(job: "jobs_pb2.Job", *, as_json: bool) -> None:
         ("Waited", words.age(job.first_started_at_ms - job.submitted_at_ms) if job.first_started_at_ms else None),
         ("Over since", words.clock(job.finished_at_ms, now=now) if job.finished_at_ms else None),
         ("Rank", job.rank or None),
-        ("Latest start", words.clock(job.latest_start_ms, now=now) if job.latest_start_ms else None),
+        ("Latest start", words.instant(job.latest_start_ms, now=now) if job.latest_start_ms else None),
         ("Resumed", f"{job.resume_count} times" if job.resume_count else None),
         ("Charged", words.gpu_time(job.charged_gpu_ms) if job.charged_gpu_ms else None),
         ("Refunded", words.gpu_time(job.refunded_gpu_ms) if job.refunded_gpu_ms else None),

@@ -1,4 +1,7 @@
-"""`tenure queue`: what runs and what waits, in the order it will start, and why; `--watch` keeps it current."""
+"""`tenure queue`: what runs and what waits, in the order it will start, and why; `--watch` keeps it current.
+
+`--fragmentation` shows instead what could start on the hosts.
+"""
 
 import time
 from collections.abc import Callable
@@ -74,9 +77,16 @@ def queue(
     limit: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="At most so many jobs.")] = 100,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep the screen current until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often --watch looks.")] = 1.0,
+    fragmentation: Annotated[
+        bool, typer.Option("--fragmentation", help="Instead: how large a gang could be placed, and when.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show what runs and what waits, in order, and why."""
+    if fragmentation:
+        given = {"--budget": budget, "--user": user, "--state": state, "--all": everything, "--watch": watch}
+        _show_fragmentation([option for option, value in given.items() if value], as_json=as_json)
+        return
     states = tuple(state or ()) or (() if everything else LIVE)
     empty = "No jobs." if everything or state else "Nothing runs and nothing waits."
     with connect() as client:
@@ -98,6 +108,22 @@ def queue(
     print_table(table(jobs, tree), empty=empty)
     if len(jobs.jobs) == limit:
         print(f"The first {limit}; more with --limit.")
+
+
+def _show_fragmentation(others: list[str], *, as_json: bool) -> None:
+    """`others`: options that choose jobs, of which there are none here."""
+    from tenure.cli import documents, fragmentation
+    from tenure.cli.terminal import print_json
+
+    if others:
+        problem = f"it shows hosts, not jobs; leave out {', '.join(others)}"
+        raise typer.BadParameter(problem, param_hint="'--fragmentation'")
+    with connect() as client:
+        answer = client.fragmentation()
+    if as_json:
+        print_json(documents.fragmentation(answer))
+    else:
+        fragmentation.show(answer)
 
 
 def summary(answer: "jobs_pb2.ListJobsResponse") -> str:
@@ -135,7 +161,7 @@ def _row(job: "jobs_pb2.Job", ratio: float | None, *, now: int) -> list[Cell]:
         cell(words.contract(min_runtime_ms=spec.min_runtime_ms, resumable=spec.resumable)),
         cell(words.age(now - _since(job))),
         cell(None if ratio is None else f"{ratio:.2f}"),
-        cell(words.clock(job.latest_start_ms, now=now)),
+        cell(words.instant(job.latest_start_ms, now=now)),
         cell(_why(job, now=now)),
     ]
 
@@ -156,7 +182,8 @@ def _why(job: "jobs_pb2.Job", *, now: int) -> str:
     if not job.why.reason:
         return ""
     rule = f" ({job.why.rule})" if job.why.rule else ""
-    return words.reason(job.why.reason) + rule
+    room = words.room(job.why.numbers)
+    return words.reason(job.why.reason) + rule + (f": {room}" if room else "")
 
 
 def _watch(look: "Look", *, every: float, empty: str) -> None:

@@ -7,6 +7,7 @@ from tenure.domain.units import DAY, HOUR, MINUTE, SECOND, Millis, format_durati
 
 _INSTANT_MIN = 10**12
 """Numbers of a reason from here on (September 2001 in epoch milliseconds) can only be instants."""
+_ROOM = "asked {gpus_asked}, {gpus_free} free on {hosts_with_gpus_free} hosts, largest hole {largest_hole}"
 _FAMILIES = ("start", "disrupt", "keep", "stop", "defer", "requeue", "reject", "charge", "host", "end")
 
 
@@ -21,6 +22,11 @@ def clock(when: Millis, *, now: Millis) -> str:
         return "-"
     shape = "%H:%M:%S" if abs(now - when) < 12 * HOUR else "%Y-%m-%d %H:%M"
     return time.strftime(shape, time.localtime(when / 1000))
+
+
+def instant(when: Millis, *, now: Millis) -> str:
+    """An instant in local time and how far away it is: `16:23:20 (in 2h10m)`. 0 is a dash."""
+    return f"{clock(when, now=now)} (in {age(when - now)})" if when > now else clock(when, now=now)
 
 
 def exact_clock(when: Millis) -> str:
@@ -81,6 +87,14 @@ def reason(name: str) -> str:
     """A reason without its family and underscores: `defer_no_room` is `no room`."""
     family, _, rest = name.partition("_")
     return (rest if family in _FAMILIES and rest else name).replace("_", " ")
+
+
+def room(values: Mapping[str, str]) -> str:
+    """What a job that waits for room asked for and what is free; empty where the numbers do not say."""
+    try:
+        return _ROOM.format_map(dict(values))  # a map of a message invents what it does not hold
+    except KeyError:
+        return ""
 
 
 def numbers(values: Mapping[str, str]) -> str:

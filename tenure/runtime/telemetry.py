@@ -7,10 +7,13 @@ whole role.
 import logging
 import os
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import Counter, Histogram
+    from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Observation
+    from opentelemetry.sdk.metrics import MeterProvider
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -24,21 +27,29 @@ def set_up_logging(role: str) -> None:
     )
 
 
+@cache
+def provider_of(role: str) -> "MeterProvider | None":
+    """What sends this role's metrics to the endpoint; None where none is configured."""
+    if not os.environ.get(ENDPOINT):
+        return None
+    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+    from opentelemetry.sdk.resources import Resource
+
+    resource = Resource.create({"service.name": f"tenure-{role}"})
+    return MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], resource)
+
+
 class LoopMetrics:
     """Counts of what the loop of one role does. Costs nothing where no endpoint is configured."""
 
     def __init__(self, role: str) -> None:
         self._attributes = {"role": role}
         self._folded: Counter | None = None
-        if not os.environ.get(ENDPOINT):
+        provider = provider_of(role)
+        if provider is None:
             return
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-        from opentelemetry.sdk.metrics import MeterProvider
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-        from opentelemetry.sdk.resources import Resource
-
-        resource = Resource.create({"service.name": f"tenure-{role}"})
-        provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], resource)
         meter = provider.get_meter("tenure")
         self._folded = meter.create_counter("tenure.facts.folded", unit="{fact}")
         self._appended: Counter = meter.create_counter("tenure.facts.appended", unit="{fact}")
@@ -64,3 +75,34 @@ class LoopMetrics:
         """An append met a conflict."""
         if self._folded is not None:
             self._conflicts.add(1, self._attributes)
+
+
+Reading = tuple[int, Mapping[str, str]]
+"""A value, and what it is of."""
+
+
+class Gauges:
+    """Values that a role looks up now and then. They are set all at once: what is not set again is not told any more.
+
+    The exporter reads them from a thread of its own, so they are replaced, never changed.
+    """
+
+    def __init__(self, role: str, units: Mapping[str, str]) -> None:
+        """`units` by name of the gauge."""
+        self._readings: Mapping[str, Sequence[Reading]] = {}
+        provider = provider_of(role)
+        self.wanted = provider is not None
+        """Whether anybody is told."""
+        if provider is None:
+            return
+        for name, unit in units.items():
+            provider.get_meter("tenure").create_observable_gauge(name, [self._teller(name)], unit=unit)
+
+    def set(self, readings: Mapping[str, Sequence[Reading]]) -> None:
+        """The readings of all gauges from now on."""
+        self._readings = readings
+
+    def _teller(self, name: str) -> "Callable[[CallbackOptions], Iterable[Observation]]":
+        from opentelemetry.metrics import Observation
+
+        return lambda _: [Observation(value, dict(of)) for value, of in self._readings.get(name, ())]

@@ -213,6 +213,12 @@ class Client:
 
         return self._call(self._hosts.List, hosts_pb2.ListHostsRequest(states=states))
 
+    def fragmentation(self) -> "hosts_pb2.FragmentationResponse":
+        """How large a gang could be placed in each cluster and GPU type, now and when protections end."""
+        from tenure.v1 import hosts_pb2
+
+        return self._call(self._hosts.Fragmentation, hosts_pb2.FragmentationRequest())
+
     def drain(
         self, host: str, *, user: str, comment: str, fatal: bool = False, deadline_ms: int = 0
     ) -> "hosts_pb2.Host":

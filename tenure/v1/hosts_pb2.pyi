@@ -254,3 +254,192 @@ class CompleteRepairResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CompleteRepairResponse: _TypeAlias = CompleteRepairResponse  # noqa: Y015
+
+@_typing.final
+class FragmentationRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FragmentationRequest: _TypeAlias = FragmentationRequest  # noqa: Y015
+
+@_typing.final
+class FragmentationResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOLS_FIELD_NUMBER: _builtins.int
+    NOW_MS_FIELD_NUMBER: _builtins.int
+    now_ms: _builtins.int
+    @_builtins.property
+    def pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoolFragmentation]:
+        """In order of cluster and GPU type: no gang spans two of them."""
+
+    def __init__(
+        self,
+        *,
+        pools: _abc.Iterable[Global___PoolFragmentation] | None = ...,
+        now_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["now_ms", b"now_ms", "pools", b"pools"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FragmentationResponse: _TypeAlias = FragmentationResponse  # noqa: Y015
+
+@_typing.final
+class PoolFragmentation(_message.Message):
+    """The hosts of one GPU cluster and GPU type that take runs now. GPUs in escrow (P7) count as held."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    GPU_TYPE_FIELD_NUMBER: _builtins.int
+    HOSTS_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
+    GPUS_FREE_FIELD_NUMBER: _builtins.int
+    HOSTS_WITH_GPUS_FREE_FIELD_NUMBER: _builtins.int
+    LARGEST_HOLE_FIELD_NUMBER: _builtins.int
+    HOSTS_WHOLLY_FREE_FIELD_NUMBER: _builtins.int
+    GPUS_GIVING_WAY_FIELD_NUMBER: _builtins.int
+    GPUS_IN_ESCROW_FIELD_NUMBER: _builtins.int
+    GPUS_RESERVED_FIELD_NUMBER: _builtins.int
+    GPUS_PAST_PROTECTION_FIELD_NUMBER: _builtins.int
+    PROSPECTS_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    gpu_type: _builtins.str
+    hosts: _builtins.int
+    gpus: _builtins.int
+    gpus_free: _builtins.int
+    hosts_with_gpus_free: _builtins.int
+    largest_hole: _builtins.int
+    """Most free GPUs on one host."""
+    hosts_wholly_free: _builtins.int
+    gpus_giving_way: _builtins.int
+    """Held by runs that give way at once: unallocated ones (P5), and those that are stopping already."""
+    gpus_in_escrow: _builtins.int
+    """Held for gangs whose preemptions freed them (P7)."""
+    gpus_reserved: _builtins.int
+    """Kept for blocked gangs from their latest start on (P8); they count as placeable: a contract that ends by then fits."""
+    gpus_past_protection: _builtins.int
+    """Held by allocated runs past their protection: P5 gives them to some budgets only."""
+    @_builtins.property
+    def prospects(self) -> _containers.RepeatedCompositeFieldContainer[Global___Prospect]:
+        """The first is now, the others each instant to come at which protections end, in order."""
+
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        gpu_type: _builtins.str = ...,
+        hosts: _builtins.int = ...,
+        gpus: _builtins.int = ...,
+        gpus_free: _builtins.int = ...,
+        hosts_with_gpus_free: _builtins.int = ...,
+        largest_hole: _builtins.int = ...,
+        hosts_wholly_free: _builtins.int = ...,
+        gpus_giving_way: _builtins.int = ...,
+        gpus_in_escrow: _builtins.int = ...,
+        gpus_reserved: _builtins.int = ...,
+        gpus_past_protection: _builtins.int = ...,
+        prospects: _abc.Iterable[Global___Prospect] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "gpu_type", b"gpu_type", "gpus", b"gpus", "gpus_free", b"gpus_free", "gpus_giving_way", b"gpus_giving_way", "gpus_in_escrow", b"gpus_in_escrow", "gpus_past_protection", b"gpus_past_protection", "gpus_reserved", b"gpus_reserved", "hosts", b"hosts", "hosts_wholly_free", b"hosts_wholly_free", "hosts_with_gpus_free", b"hosts_with_gpus_free", "largest_hole", b"largest_hole", "prospects", b"prospects"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PoolFragmentation: _TypeAlias = PoolFragmentation  # noqa: Y015
+
+@_typing.final
+class Prospect(_message.Message):
+    """What a gang could be placed on at an instant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_MS_FIELD_NUMBER: _builtins.int
+    PLACEABLE_FIELD_NUMBER: _builtins.int
+    IF_P5_GIVES_FIELD_NUMBER: _builtins.int
+    at_ms: _builtins.int
+    @_builtins.property
+    def placeable(self) -> Global___Placeable:
+        """Of what is free, gives way at once, or whose protection ends from now until then."""
+
+    @_builtins.property
+    def if_p5_gives(self) -> Global___Placeable:
+        """The same with what is past its protection already: if P5 gives it."""
+
+    def __init__(
+        self,
+        *,
+        at_ms: _builtins.int = ...,
+        placeable: Global___Placeable | None = ...,
+        if_p5_gives: Global___Placeable | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["if_p5_gives", b"if_p5_gives", "placeable", b"placeable"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "if_p5_gives", b"if_p5_gives", "placeable", b"placeable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Prospect: _TypeAlias = Prospect  # noqa: Y015
+
+@_typing.final
+class Placeable(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GPUS_FIELD_NUMBER: _builtins.int
+    WHOLE_HOSTS_FIELD_NUMBER: _builtins.int
+    LARGEST_FIELD_NUMBER: _builtins.int
+    gpus: _builtins.int
+    whole_hosts: _builtins.int
+    """The largest gang of whole hosts."""
+    @_builtins.property
+    def largest(self) -> _containers.RepeatedCompositeFieldContainer[Global___LargestGang]:
+        """The largest gang of replicas of a size, for each size that the hosts have."""
+
+    def __init__(
+        self,
+        *,
+        gpus: _builtins.int = ...,
+        whole_hosts: _builtins.int = ...,
+        largest: _abc.Iterable[Global___LargestGang] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpus", b"gpus", "largest", b"largest", "whole_hosts", b"whole_hosts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Placeable: _TypeAlias = Placeable  # noqa: Y015
+
+@_typing.final
+class LargestGang(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GPUS_PER_REPLICA_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    gpus_per_replica: _builtins.int
+    replicas: _builtins.int
+    def __init__(
+        self,
+        *,
+        gpus_per_replica: _builtins.int = ...,
+        replicas: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpus_per_replica", b"gpus_per_replica", "replicas", b"replicas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LargestGang: _TypeAlias = LargestGang  # noqa: Y015

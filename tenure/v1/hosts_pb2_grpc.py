@@ -54,6 +54,11 @@ class HostsStub:
                 request_serializer=tenure_dot_v1_dot_hosts__pb2.CompleteRepairRequest.SerializeToString,
                 response_deserializer=tenure_dot_v1_dot_hosts__pb2.CompleteRepairResponse.FromString,
                 _registered_method=True)
+        self.Fragmentation = channel.unary_unary(
+                '/tenure.v1.Hosts/Fragmentation',
+                request_serializer=tenure_dot_v1_dot_hosts__pb2.FragmentationRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_hosts__pb2.FragmentationResponse.FromString,
+                _registered_method=True)
 
 
 class HostsServicer:
@@ -85,6 +90,13 @@ class HostsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Fragmentation(self, request, context):
+        """In how many pieces the free GPUs are, and how large a gang could be placed: now, and when protections end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_HostsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -107,6 +119,11 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.CompleteRepair,
                     request_deserializer=tenure_dot_v1_dot_hosts__pb2.CompleteRepairRequest.FromString,
                     response_serializer=tenure_dot_v1_dot_hosts__pb2.CompleteRepairResponse.SerializeToString,
+            ),
+            'Fragmentation': grpc.unary_unary_rpc_method_handler(
+                    servicer.Fragmentation,
+                    request_deserializer=tenure_dot_v1_dot_hosts__pb2.FragmentationRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_hosts__pb2.FragmentationResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -217,6 +234,33 @@ class Hosts:
             '/tenure.v1.Hosts/CompleteRepair',
             tenure_dot_v1_dot_hosts__pb2.CompleteRepairRequest.SerializeToString,
             tenure_dot_v1_dot_hosts__pb2.CompleteRepairResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Fragmentation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.Hosts/Fragmentation',
+            tenure_dot_v1_dot_hosts__pb2.FragmentationRequest.SerializeToString,
+            tenure_dot_v1_dot_hosts__pb2.FragmentationResponse.FromString,
             options,
             channel_credentials,
             insecure,

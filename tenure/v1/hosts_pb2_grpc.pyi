@@ -38,6 +38,8 @@ class HostsStub:
     """
     Resume: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.ResumeHostRequest, _hosts_pb2.ResumeHostResponse]
     CompleteRepair: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.CompleteRepairRequest, _hosts_pb2.CompleteRepairResponse]
+    Fragmentation: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.FragmentationRequest, _hosts_pb2.FragmentationResponse]
+    """In how many pieces the free GPUs are, and how large a gang could be placed: now, and when protections end."""
 
 @_typing.type_check_only
 class HostsAsyncStub(HostsStub):
@@ -49,6 +51,8 @@ class HostsAsyncStub(HostsStub):
     """
     Resume: _aio.UnaryUnaryMultiCallable[_hosts_pb2.ResumeHostRequest, _hosts_pb2.ResumeHostResponse]  # type: ignore[assignment]
     CompleteRepair: _aio.UnaryUnaryMultiCallable[_hosts_pb2.CompleteRepairRequest, _hosts_pb2.CompleteRepairResponse]  # type: ignore[assignment]
+    Fragmentation: _aio.UnaryUnaryMultiCallable[_hosts_pb2.FragmentationRequest, _hosts_pb2.FragmentationResponse]  # type: ignore[assignment]
+    """In how many pieces the free GPUs are, and how large a gang could be placed: now, and when protections end."""
 
 class HostsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -81,5 +85,13 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         request: _hosts_pb2.CompleteRepairRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_hosts_pb2.CompleteRepairResponse, _abc.Awaitable[_hosts_pb2.CompleteRepairResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Fragmentation(
+        self,
+        request: _hosts_pb2.FragmentationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hosts_pb2.FragmentationResponse, _abc.Awaitable[_hosts_pb2.FragmentationResponse]]:
+        """In how many pieces the free GPUs are, and how large a gang could be placed: now, and when protections end."""
 
 def add_HostsServicer_to_server(servicer: HostsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

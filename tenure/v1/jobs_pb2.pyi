@@ -323,6 +323,7 @@ class Job(_message.Message):
     LATEST_START_MS_FIELD_NUMBER: _builtins.int
     CHARGED_GPU_MS_FIELD_NUMBER: _builtins.int
     REFUNDED_GPU_MS_FIELD_NUMBER: _builtins.int
+    RESERVATION_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     state: _builtins.str
     """submitted, queued, starting, running, stopping, completed, failed, preempted, cancelled, rejected."""
@@ -344,6 +345,10 @@ class Job(_message.Message):
     def why(self) -> Global___Why:
         """Why it is where it is."""
 
+    @_builtins.property
+    def reservation(self) -> Global___Reservation:
+        """What is kept for it while it waits, when it has a reservation (P8); absent otherwise."""
+
     def __init__(
         self,
         *,
@@ -360,14 +365,80 @@ class Job(_message.Message):
         latest_start_ms: _builtins.int = ...,
         charged_gpu_ms: _builtins.int = ...,
         refunded_gpu_ms: _builtins.int = ...,
+        reservation: Global___Reservation | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec", "why", b"why"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reservation", b"reservation", "spec", b"spec", "why", b"why"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["charged_gpu_ms", b"charged_gpu_ms", "finished_at_ms", b"finished_at_ms", "first_started_at_ms", b"first_started_at_ms", "job_id", b"job_id", "latest_start_ms", b"latest_start_ms", "rank", b"rank", "refunded_gpu_ms", b"refunded_gpu_ms", "resume_count", b"resume_count", "runs", b"runs", "spec", b"spec", "state", b"state", "submitted_at_ms", b"submitted_at_ms", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["charged_gpu_ms", b"charged_gpu_ms", "finished_at_ms", b"finished_at_ms", "first_started_at_ms", b"first_started_at_ms", "job_id", b"job_id", "latest_start_ms", b"latest_start_ms", "rank", b"rank", "refunded_gpu_ms", b"refunded_gpu_ms", "reservation", b"reservation", "resume_count", b"resume_count", "runs", b"runs", "spec", b"spec", "state", b"state", "submitted_at_ms", b"submitted_at_ms", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class Reservation(_message.Message):
+    """Hosts kept for a blocked gang until its latest start."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOSTS_FIELD_NUMBER: _builtins.int
+    WAITS_FOR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostGpus]: ...
+    @_builtins.property
+    def waits_for(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunInTheWay]:
+        """Allocated runs that are still on them, in order of name. Unallocated ones give way by themselves."""
+
+    def __init__(
+        self,
+        *,
+        hosts: _abc.Iterable[Global___HostGpus] | None = ...,
+        waits_for: _abc.Iterable[Global___RunInTheWay] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hosts", b"hosts", "waits_for", b"waits_for"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reservation: _TypeAlias = Reservation  # noqa: Y015
+
+@_typing.final
+class RunInTheWay(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    BUDGET_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
+    PROTECTED_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    job_id: _builtins.str
+    budget: _builtins.str
+    gpus: _builtins.int
+    """All GPUs it holds."""
+    protected_until_ms: _builtins.int
+    """When its protection ends; 0: it has not started yet."""
+    state: _builtins.str
+    """starting, running or stopping."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        budget: _builtins.str = ...,
+        gpus: _builtins.int = ...,
+        protected_until_ms: _builtins.int = ...,
+        state: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "gpus", b"gpus", "job_id", b"job_id", "protected_until_ms", b"protected_until_ms", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunInTheWay: _TypeAlias = RunInTheWay  # noqa: Y015
 
 @_typing.final
 class GetJobRequest(_message.Message):
@@ -632,22 +703,28 @@ class ExplainJobResponse(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     LAST_POSITION_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """The position the story was read up to."""
     last_position: _builtins.int
     """The position of the job's last fact. Greater than `position`: the database lags, and the end is missing."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Step]: ...
+    @_builtins.property
+    def job(self) -> Global___Job:
+        """The job as it is now; absent when it was over long ago."""
+
     def __init__(
         self,
         *,
         steps: _abc.Iterable[Global___Step] | None = ...,
         position: _builtins.int = ...,
         last_position: _builtins.int = ...,
+        job: Global___Job | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_position", b"last_position", "position", b"position", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "last_position", b"last_position", "position", b"position", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

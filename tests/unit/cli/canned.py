@@ -22,6 +22,7 @@ class Canned:
     report_rows: list[budgets_pb2.BudgetReportRow] = field(default_factory=list)
     hosts: list[hosts_pb2.Host] = field(default_factory=list)
     steps: list[jobs_pb2.Step] = field(default_factory=list)
+    pools: list[hosts_pb2.PoolFragmentation] = field(default_factory=list)
     output: list[bytes] = field(default_factory=list)
     cluster: jobs_pb2.ClusterSummary = field(default_factory=lambda: jobs_pb2.ClusterSummary(now_ms=NOW))
     refusals: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)
@@ -89,7 +90,8 @@ class _Jobs(jobs_pb2_grpc.JobsServicer):
 
     def Explain(self, request, context):  # noqa: N802
         self.canned.take("Explain", request, context)
-        return jobs_pb2.ExplainJobResponse(steps=self.canned.steps, position=77)
+        now = next((job for job in self.canned.jobs if job.job_id == request.job_id), None)
+        return jobs_pb2.ExplainJobResponse(steps=self.canned.steps, position=77, job=now)
 
     def Logs(self, request, context) -> Iterator[jobs_pb2.JobLogsResponse]:  # noqa: N802
         self.canned.take("Logs", request, context)
@@ -137,6 +139,10 @@ class _Hosts(hosts_pb2_grpc.HostsServicer):
     def List(self, request, context):  # noqa: N802
         self.canned.take("ListHosts", request, context)
         return hosts_pb2.ListHostsResponse(hosts=self.canned.hosts)
+
+    def Fragmentation(self, request, context):  # noqa: N802
+        self.canned.take("Fragmentation", request, context)
+        return hosts_pb2.FragmentationResponse(pools=self.canned.pools, now_ms=NOW)
 
     def Drain(self, request, context):  # noqa: N802
         self.canned.take("Drain", request, context)

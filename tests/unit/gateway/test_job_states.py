@@ -16,6 +16,7 @@ from tenure.events.placing import (
     JobFinished,
     JobRequeued,
     PlacementDeferred,
+    ReservationDropped,
     ReservationMade,
     RunAssigned,
     RunEnded,
@@ -148,15 +149,48 @@ def test_hosts_and_budgets_hold_gpus_from_assignment_to_end() -> None:
     assert state.held["science/chem"].allocated == 0
 
 
-def test_a_waiting_job_shows_why_and_its_latest_start() -> None:
-    state = fold(a_queued_job(), PlacementDeferred(at=NOW + 2, job=JOB, why=WHY))
-    fold(
-        state,
-        ReservationMade(at=NOW + 3, job=JOB, placement=place("h000"), latest_start=NOW + 99, waits_for=(), why=WHY),
+def reserved(latest_start: int, *hosts: str, waits_for: tuple[RunId, ...] = ()) -> ReservationMade:
+    return ReservationMade(
+        at=NOW + 3, job=JOB, placement=place(*hosts), latest_start=latest_start, waits_for=waits_for, why=WHY
     )
-    assert (state.jobs[JOB].why, state.jobs[JOB].latest_start) == (WHY, NOW + 99)
+
+
+def test_a_waiting_job_shows_why_and_its_latest_start() -> None:
+    state = fold(a_queued_job(), PlacementDeferred(at=NOW + 2, job=JOB, why=WHY), reserved(NOW + 99, "h000"))
+    kept = state.jobs[JOB].reservation
+    assert kept is not None
+    assert (state.jobs[JOB].why, kept.latest_start, kept.placement) == (WHY, NOW + 99, place("h000"))
     fold(state, assigned(state, JOB, place("h000")))
-    assert state.jobs[JOB].latest_start is None
+    assert state.jobs[JOB].reservation is None
+
+
+def test_a_better_reservation_replaces_the_earlier_one() -> None:
+    other = RunId("j2.1")
+    state = fold(a_queued_job(), reserved(NOW + 99, "h000"), reserved(NOW + 50, "h001", waits_for=(other,)))
+    kept = state.jobs[JOB].reservation
+    assert kept is not None
+    assert (kept.latest_start, kept.placement, kept.waits_for) == (NOW + 50, place("h001"), (other,))
+
+
+def test_a_reservation_that_was_dropped_is_not_shown_and_its_reason_is() -> None:
+    gone = Why(rule="P8", reason=Reason.RESERVE_HOST_GONE, numbers={"host": "h000"})
+    state = fold(a_queued_job(), reserved(NOW + 99, "h000"), ReservationDropped(at=NOW + 4, job=JOB, why=gone))
+    assert (state.jobs[JOB].reservation, state.jobs[JOB].why) == (None, gone)
+
+
+def test_what_is_freed_is_held_for_the_asker_until_it_starts_or_time_is_up() -> None:
+    asker = JobId("j2")
+    expired = Why(rule="P7", reason=Reason.DEFER_ESCROW_EXPIRED)
+    asked = RunPreemptionRequested(at=NOW + 9, run=RUN, job=JOB, by=asker, why=WHY, escrow=place("h000"))
+    for end in (
+        lambda state: assigned(state, asker, place("h000")),
+        lambda state: PlacementDeferred(at=NOW + 10, job=asker, why=expired),
+        lambda state: JobFinished(at=NOW + 10, job=asker, state=JobState.CANCELLED, why=WHY),
+    ):
+        state = fold(a_running_job(), JobAdmitted(at=NOW + 4, job=asker, spec=SPEC, submitted_at=NOW), asked)
+        assert state.jobs[asker].escrow == place("h000")
+        fold(state, ended(EndCause.PREEMPTED), end(state))
+        assert state.jobs[asker].escrow == ()
 
 
 def test_the_rank_is_the_place_in_the_latest_order() -> None:

@@ -185,8 +185,8 @@ TOLD: list[tuple[Fact, str]] = [
         ReservationMade(
             at=AT, job=JOB, placement=place("h000"), latest_start=AT, waits_for=(RunId("j2.1"),), why=NO_ROOM
         ),
-        "8 GPUs on h000 are kept for it; it starts at 2023-11-14 22:13:20 UTC at the latest, when 1 run in its way "
-        "will have ended.",
+        "8 GPUs on h000 are kept for it; it starts at 2023-11-14 22:13:20 UTC at the latest, when what is in its way "
+        "will have ended: j2.1.",
     ),
     (ReservationDropped(at=AT, job=JOB, why=LOST), "Its reservation is over: its host h000 was lost."),
     (
@@ -241,10 +241,10 @@ def test_a_waiting_job_is_told_whom_it_may_not_displace() -> None:
 @pytest.mark.parametrize(
     ("reason", "free", "said"),
     [
-        (Reason.DEFER_FRAGMENTED, 4, "it asks for 16 GPUs and 4 are free on 3 hosts, largest hole 2: 0 of its 2 replica"),
-        (Reason.DEFER_NO_ROOM, 4, "it asks for 16 GPUs and 4 are free on 3 hosts, largest hole 2; the next protection"),
-        (Reason.DEFER_NO_ROOM, 0, "it asks for 16 GPUs and 0 are free; the next protection ends at 2023-11-14 22:13:20"),
-        (Reason.DEFER_NO_TIMETABLE, 4, "promised for any time yet: 4 are free on 3 hosts, largest hole 2, and too many"),
+        (Reason.DEFER_FRAGMENTED, 4, "4 are free on 3 hosts, largest hole 2: 0 of its 2 replicas fit"),
+        (Reason.DEFER_NO_ROOM, 4, "asks for 16 GPUs and 4 are free on 3 hosts, largest hole 2; the next"),
+        (Reason.DEFER_NO_ROOM, 0, "asks for 16 GPUs and 0 are free; the next protection ends at 2023"),
+        (Reason.DEFER_NO_TIMETABLE, 4, "for any time yet: 4 are free on 3 hosts, largest hole 2, and too many"),
         (Reason.DEFER_NO_TIMETABLE, 0, "promised for any time yet: too many belong to budgets"),
     ],
 )

@@ -1,0 +1,78 @@
+"""The fragmentation of the cluster as metrics: the figures of `tenure queue --fragmentation`, looked up now and then.
+
+An instant is no label: what protections to come will free is told for a few lengths of time from now.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from services.gateway.gateway import Gateway
+from services.gateway.policy.fragmentation import Fragmentation, Placeable, Prospect, fragmentation
+from services.gateway.refusals import Away
+from tenure.domain.units import HOUR, Millis, format_duration
+from tenure.runtime.telemetry import Gauges, Reading
+
+EVERY_S = 15.0
+WITHIN: tuple[Millis, ...] = (0, HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR)
+UNITS = {
+    "tenure.gpus.free": "{gpu}",
+    "tenure.gpus.largest_hole": "{gpu}",
+    "tenure.gpus.giving_way": "{gpu}",
+    "tenure.gpus.in_escrow": "{gpu}",
+    "tenure.gpus.reserved": "{gpu}",
+    "tenure.gpus.past_protection": "{gpu}",
+    "tenure.hosts.with_gpus_free": "{host}",
+    "tenure.hosts.wholly_free": "{host}",
+    "tenure.placeable.whole_hosts": "{host}",
+    "tenure.placeable.replicas": "{replica}",
+}
+
+
+def fragmentation_gauges() -> Gauges:
+    """The gauges, which nobody has set yet."""
+    return Gauges("gateway", UNITS)
+
+
+async def measure(gateway: Gateway, gauges: Gauges, *, every_s: float = EVERY_S) -> None:
+    """Set the gauges again and again until the gateway stops, if anybody is told."""
+    while gauges.wanted and not gateway.progress.stopping:
+        with contextlib.suppress(Away):  # still reading the log
+            now = gateway.now()
+            gauges.set(readings(fragmentation(gateway.state, now=now), now=now))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(gateway.progress.stopped.wait(), every_s)
+
+
+def readings(pools: Iterable[Fragmentation], *, now: Millis) -> dict[str, list[Reading]]:
+    """The value of each gauge for each pool, and for the prospects for each length of time."""
+    found: dict[str, list[Reading]] = {name: [] for name in UNITS}
+    for pool in pools:
+        of = {"cluster": pool.cluster, "gpu_type": pool.gpu_type}
+        for name, value in (
+            ("tenure.gpus.free", pool.free),
+            ("tenure.gpus.largest_hole", pool.largest_hole),
+            ("tenure.gpus.giving_way", pool.giving_way),
+            ("tenure.gpus.in_escrow", pool.in_escrow),
+            ("tenure.gpus.reserved", pool.reserved),
+            ("tenure.gpus.past_protection", pool.past_protection),
+            ("tenure.hosts.with_gpus_free", pool.hosts_with_free),
+            ("tenure.hosts.wholly_free", pool.hosts_wholly_free),
+        ):
+            found[name].append((value, of))
+        for within in WITHIN:
+            prospect = _at(pool.prospects, now + within)
+            for p5, placeable in (("sure", prospect.placeable), ("if_p5_gives", prospect.if_p5_gives)):
+                _add(found, placeable, {**of, "within": format_duration(within), "given": p5})
+    return found
+
+
+def _add(found: dict[str, list[Reading]], placeable: Placeable, of: dict[str, str]) -> None:
+    found["tenure.placeable.whole_hosts"].append((placeable.whole_hosts, of))
+    for size, replicas in placeable.replicas.items():
+        found["tenure.placeable.replicas"].append((replicas, {**of, "gpus_per_replica": str(size)}))
+
+
+def _at(prospects: Sequence[Prospect], when: Millis) -> Prospect:
+    """The last that has come by then; the first is now."""
+    return next(prospect for prospect in reversed(prospects) if prospect.at <= when)
