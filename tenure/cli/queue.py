@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     Look = Callable[[], tuple[jobs_pb2.ListJobsResponse, budgets_pb2.GetTreeResponse]]
 
+LISTED = 100
+"""Jobs shown unless --limit says otherwise."""
 LIVE = ("submitted", "queued", "starting", "running", "stopping")
 STATE_STYLES = {
     "submitted": "dim",
@@ -74,7 +76,7 @@ def queue(
         list[str] | None, typer.Option("--state", "-s", metavar="STATE", help="Only jobs in this state. Repeatable.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Jobs that are over, too.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="At most so many jobs.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="At most so many jobs.")] = LISTED,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep the screen current until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often --watch looks.")] = 1.0,
     fragmentation: Annotated[
@@ -85,6 +87,7 @@ def queue(
     """Show what runs and what waits, in order, and why."""
     if fragmentation:
         given = {"--budget": budget, "--user": user, "--state": state, "--all": everything, "--watch": watch}
+        given["--limit"] = limit != LISTED
         _show_fragmentation([option for option, value in given.items() if value], as_json=as_json)
         return
     states = tuple(state or ()) or (() if everything else LIVE)

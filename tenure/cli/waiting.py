@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 def show(job: "jobs_pb2.Job") -> None:
-    """Where and when it starts at the latest, and the runs in the way, the last protection to end first."""
+    """Where and when it starts at the latest, and the runs in the way, the last to be had first."""
     now = words.now_ms()
     hosts = [clean(place.host) for place in job.reservation.hosts]
     more = f" and {len(hosts) - HOSTS_SHOWN} more" if len(hosts) > HOSTS_SHOWN else ""
@@ -30,7 +30,9 @@ def show(job: "jobs_pb2.Job") -> None:
         Cell(when, "bold"),
         Cell(f", with {gpus} GPUs on {len(hosts)} hosts: {', '.join(hosts[:HOSTS_SHOWN])}{more}"),
     )
-    runs = sorted(job.reservation.waits_for, key=lambda run: (-(run.protected_until_ms or now), run.run_id))
+    runs = sorted(
+        job.reservation.waits_for, key=lambda run: (run.protected_until_ms > 0, -run.protected_until_ms, run.run_id)
+    )
     rows = [_row(run, now=now) for run in runs]
     print_table(Table(columns=COLUMNS, rows=rows), empty="No protected run is in its way; the others there give way.")
 
