@@ -5,16 +5,16 @@ An instant is no label: what protections to come will free is told for a few len
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
 
 from services.gateway.gateway import Gateway
-from services.gateway.policy.fragmentation import Fragmentation, Placeable, Prospect, fragmentation
+from services.gateway.policy.fragmentation import Placeable, fragmentation
 from services.gateway.refusals import Away
+from services.gateway.state import State
 from tenure.domain.units import HOUR, Millis, format_duration
 from tenure.runtime.telemetry import Gauges, Reading
 
 EVERY_S = 15.0
-WITHIN: tuple[Millis, ...] = (0, HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR)
+WITHIN: tuple[Millis, ...] = (HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR)
 UNITS = {
     "tenure.gpus.free": "{gpu}",
     "tenure.gpus.largest_hole": "{gpu}",
@@ -39,15 +39,15 @@ async def measure(gateway: Gateway, gauges: Gauges, *, every_s: float = EVERY_S)
     while gauges.wanted and not gateway.progress.stopping:
         with contextlib.suppress(Away):  # still reading the log
             now = gateway.now()
-            gauges.set(readings(fragmentation(gateway.state, now=now), now=now))
+            gauges.set(readings(gateway.state, now=now))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(gateway.progress.stopped.wait(), every_s)
 
 
-def readings(pools: Iterable[Fragmentation], *, now: Millis) -> dict[str, list[Reading]]:
+def readings(state: State, *, now: Millis) -> dict[str, list[Reading]]:
     """The value of each gauge for each pool, and for the prospects for each length of time."""
     found: dict[str, list[Reading]] = {name: [] for name in UNITS}
-    for pool in pools:
+    for pool in fragmentation(state, now=now, instants=[now + within for within in WITHIN]):
         of = {"cluster": pool.cluster, "gpu_type": pool.gpu_type}
         for name, value in (
             ("tenure.gpus.free", pool.free),
@@ -60,10 +60,10 @@ def readings(pools: Iterable[Fragmentation], *, now: Millis) -> dict[str, list[R
             ("tenure.hosts.wholly_free", pool.hosts_wholly_free),
         ):
             found[name].append((value, of))
-        for within in WITHIN:
-            prospect = _at(pool.prospects, now + within)
+        for prospect in pool.prospects:
+            within = format_duration(prospect.at - now)
             for p5, placeable in (("sure", prospect.placeable), ("if_p5_gives", prospect.if_p5_gives)):
-                _add(found, placeable, {**of, "within": format_duration(within), "given": p5})
+                _add(found, placeable, {**of, "within": within, "given": p5})
     return found
 
 
@@ -71,8 +71,3 @@ def _add(found: dict[str, list[Reading]], placeable: Placeable, of: dict[str, st
     found["tenure.placeable.whole_hosts"].append((placeable.whole_hosts, of))
     for size, replicas in placeable.replicas.items():
         found["tenure.placeable.replicas"].append((replicas, {**of, "gpus_per_replica": str(size)}))
-
-
-def _at(prospects: Sequence[Prospect], when: Millis) -> Prospect:
-    """The last that has come by then; the first is now."""
-    return next(prospect for prospect in reversed(prospects) if prospect.at <= when)

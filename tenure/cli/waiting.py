@@ -30,11 +30,12 @@ def show(job: "jobs_pb2.Job") -> None:
         Cell(when, "bold"),
         Cell(f", with {gpus} GPUs on {len(hosts)} hosts: {', '.join(hosts[:HOSTS_SHOWN])}{more}"),
     )
-    runs = sorted(
-        job.reservation.waits_for, key=lambda run: (run.protected_until_ms > 0, -run.protected_until_ms, run.run_id)
-    )
-    rows = [_row(run, now=now) for run in runs]
+    rows = [_row(run, now=now) for run in sorted(job.reservation.waits_for, key=_last_first)]
     print_table(Table(columns=COLUMNS, rows=rows), empty="No protected run is in its way; the others there give way.")
+
+
+def _last_first(run: "jobs_pb2.RunInTheWay") -> tuple[bool, int, str]:
+    return run.protected_until_ms > 0, -run.protected_until_ms, run.run_id
 
 
 def _row(run: "jobs_pb2.RunInTheWay", *, now: int) -> list[Cell]:

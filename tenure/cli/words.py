@@ -91,6 +91,8 @@ def reason(name: str) -> str:
 
 def room(values: Mapping[str, str]) -> str:
     """What a job that waits for room asked for and what is free; empty where the numbers do not say."""
+    if values.get("gpus_free") == "0" and "gpus_asked" in values:
+        return f"asked {values['gpus_asked']}, none free"
     try:
         return _ROOM.format_map(dict(values))  # a map of a message invents what it does not hold
     except KeyError:

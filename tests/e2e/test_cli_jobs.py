@@ -5,6 +5,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,6 +134,34 @@ def test_the_doctor_finds_everything_well_and_then_not(system: CommandLine) -> N
         assert done.returncode == 1 and "ranker" in problem and "log/ranker.log" in problem
     finally:
         (system.data / "run" / "aside").rename(system.data / "run" / "ranker.ready.json")
+
+
+def test_a_blocked_gang_shows_its_latest_start_and_what_it_waits_for(system: CommandLine) -> None:
+    until(lambda: system.json("queue")["cluster"]["gpus_free"] == 8, "all GPUs to be free")
+    holders = [system.submit("--", "sleep", "1000", gpus=3, min_runtime="1h") for _ in range(2)]
+    until(lambda: all(system.state(job) == "running" for job in holders), "the holders to run")
+    gang = system.submit("--replicas", "2", "--priority", "1", "--", "true", gpus=4)
+
+    def shown() -> dict[str, Any]:
+        return next(one for one in system.json("queue")["jobs"] if one["job"] == gang)
+
+    until(lambda: shown()["reservation"] is not None, "the gang to have a reservation")
+    kept = shown()["reservation"]
+    assert {run["run"] for run in kept["waits_for"]} == {f"{job}.1" for job in holders}
+    assert {run["budget"] for run in kept["waits_for"]} == {"default"} and list(kept["hosts"]) == ["h000", "h001"]
+    assert shown()["latest_start_ms"] >= max(run["protected_until_ms"] for run in kept["waits_for"])
+    assert "(in " in next(line for line in system.ask("queue").splitlines() if line.startswith(gang))
+    told = system.ask("why", gang)
+    assert "It starts at the latest at" in told and all(f"{job}.1" in told for job in holders)
+    (pool,) = system.json("queue", "--fragmentation")["pools"]
+    assert (pool["gpus_free"], pool["hosts_with_gpus_free"], pool["largest_hole"]) == (2, 2, 1)
+    assert pool["gpus_reserved"] == 8
+    first, *_, last = pool["prospects"]
+    assert (first["placeable"]["whole_hosts"], last["placeable"]["replicas"]) == (0, {"1": 8, "2": 4, "4": 2})
+    assert "2 of 8 GPUs free on 2 of 2 hosts, largest hole 1" in system.ask("queue", "--fragmentation")
+    assert system.run("queue", "--fragmentation", "--all").returncode == 2
+    system.ask("cancel", gang, *holders)
+    until(lambda: system.json("queue")["cluster"]["gpus_free"] == 8, "all GPUs to be free")
 
 
 def test_a_reader_that_leaves_makes_no_noise(system: CommandLine) -> None:

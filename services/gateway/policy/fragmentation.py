@@ -6,7 +6,7 @@ apart. GPUs in escrow (P7) are nobody else's; reserved ones (P8) may be used unt
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from services.gateway.entries import RunEntry
@@ -61,8 +61,11 @@ class Fragmentation:
     prospects: tuple[Prospect, ...]
 
 
-def fragmentation(state: State, *, now: Millis) -> list[Fragmentation]:
-    """Every pool that has hosts which take runs, in order of cluster and type."""
+def fragmentation(state: State, *, now: Millis, instants: Sequence[Millis] | None = None) -> list[Fragmentation]:
+    """Every pool that has hosts which take runs, in order of cluster and type.
+
+    With the prospects of now and of `instants`, which are in order and to come; default: whenever protections end.
+    """
     pools: dict[PoolName, _Pool] = {}
     pool_of: dict[HostId, _Pool] = {}
     escrow, reserved = _kept(state)
@@ -77,7 +80,7 @@ def fragmentation(state: State, *, now: Millis) -> list[Fragmentation]:
             if host in pool_of:
                 others = len(set(gpus) - escrow[host]) if host in escrow else len(gpus)
                 pool_of[host].hold(host, others, ends, now)
-    return [pools[name].tell(name, now) for name in sorted(pools)]
+    return [pools[name].tell(name, now, instants) for name in sorted(pools)]
 
 
 def _live_runs(state: State) -> Iterator[RunEntry]:
@@ -134,21 +137,9 @@ class _Pool:
             held = self._past if ends <= now else self._ending.setdefault(ends, {})
         held[host] = held.get(host, 0) + gpus
 
-    def tell(self, name: PoolName, now: Millis) -> Fragmentation:
-        """The figures. Hosts offer what is free and what gives way; then what is past, or ends, comes on top."""
+    def tell(self, name: PoolName, now: Millis, instants: Sequence[Millis] | None) -> Fragmentation:
+        """The figures, with the prospects of now and of these instants."""
         free = self._free
-        largest = max(self._gpus.values())
-        sizes = tuple(size for size in SIZES if size <= largest)
-        sure, hoped = _Offer(self._gpus, sizes), _Offer(self._gpus, sizes)
-        for offer in (sure, hoped):
-            offer.add(free)
-            offer.add(self._giving_way)
-        hoped.add(self._past)
-        prospects = [Prospect(at=now, placeable=sure.tell(), if_p5_gives=hoped.tell())]
-        for ends in sorted(self._ending):
-            sure.add(self._ending[ends])
-            hoped.add(self._ending[ends])
-            prospects.append(Prospect(at=ends, placeable=sure.tell(), if_p5_gives=hoped.tell()))
         return Fragmentation(
             cluster=name[0],
             gpu_type=name[1],
@@ -162,8 +153,25 @@ class _Pool:
             in_escrow=self._escrow,
             reserved=self._reserved,
             past_protection=sum(self._past.values()),
-            prospects=tuple(prospects),
+            prospects=tuple(self._prospects(now, instants)),
         )
+
+    def _prospects(self, now: Millis, instants: Sequence[Millis] | None) -> Iterator[Prospect]:
+        """Hosts offer what is free and what gives way; then what is past, or ends, comes on top."""
+        sizes = tuple(size for size in SIZES if size <= max(self._gpus.values()))
+        offers = [_Offer(self._gpus, sizes) for _ in range(2 if self._past else 1)]
+        for offer in offers:
+            offer.add(self._free)
+            offer.add(self._giving_way)
+        if self._past:
+            offers[1].add(self._past)
+        ends = sorted(self._ending, reverse=True)
+        for at in (now, *(reversed(ends) if instants is None else instants)):
+            while ends and ends[-1] <= at:
+                more = self._ending[ends.pop()]
+                for offer in offers:
+                    offer.add(more)
+            yield Prospect(at=at, placeable=offers[0].tell(), if_p5_gives=offers[-1].tell())
 
 
 class _Offer:

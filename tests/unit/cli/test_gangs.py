@@ -91,6 +91,9 @@ def test_the_queue_says_where_the_free_gpus_are(tenure: Run, gateway: Canned) ->
         gateway.jobs[0].why.CopyFrom(jobs_pb2.Why(rule="P6", reason=reason, numbers=numbers))
         words = reason.removeprefix("defer_").replace("_", " ")
         assert f"{words} (P6): asked 16, 4 free on 3 hosts, largest hole 2" in tenure("queue").out
+    gateway.jobs[0].why.numbers["gpus_free"] = "0"
+    assert tenure("queue").out.splitlines()[2].endswith("no timetable (P6): asked 16, none free")
+    gateway.jobs[0].why.numbers["gpus_free"] = "4"
     del gateway.jobs[0].why.numbers["largest_hole"]
     assert tenure("queue").out.splitlines()[2].endswith("no timetable (P6)")
 

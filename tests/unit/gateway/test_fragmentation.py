@@ -182,7 +182,7 @@ def test_the_metrics_are_the_same_figures_for_lengths_of_time() -> None:
     hall = Hall(hosts=3)
     hall.run(on("h0", range(8)), protected_until=T + HOUR)
     hall.run(on("h1", range(8)), protected_until=T)
-    told = readings(fragmentation(hall.state, now=T), now=T)
+    told = readings(hall.state, now=T)
     of = {"cluster": "c", "gpu_type": "H100"}
     assert told["tenure.gpus.free"] == [(8, of)]
     whole = {(labels["within"], labels["given"]): value for value, labels in told["tenure.placeable.whole_hosts"]}
