@@ -97,6 +97,11 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "{largest_hole}: {replicas_fit} of its {replicas} replicas fit",
         "enough GPUs are free, but in pieces that are too small",
     ),
+    _R.DEFER_NO_BLOCK: (
+        "enough GPUs are free, but not in one block: {replicas_fit_one_block} of its {replicas} replicas "
+        "fit the roomiest",
+        "enough GPUs are free, but not in one block",
+    ),
     _R.DEFER_VICTIMS_STOPPING: (
         "{victims} runs are being stopped for it",
         "the runs that make room for it are being stopped",

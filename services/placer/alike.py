@@ -4,11 +4,11 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from tenure.domain.ids import BudgetPath, JobId
-from tenure.domain.job import JobSpec
+from tenure.domain.job import JobSpec, Topology
 from tenure.domain.units import Millis
 
-Shape = tuple[str | None, int, int]
-"""GPU type, replicas, GPUs per replica: jobs of one shape fit, or do not, alike."""
+Shape = tuple[str | None, int, int, Topology]
+"""GPU type, replicas, GPUs per replica, topology: jobs of one shape fit, or do not, alike."""
 
 
 class Alike(NamedTuple):
@@ -20,6 +20,7 @@ class Alike(NamedTuple):
     gpu_type: str | None
     replicas: int
     gpus_per_replica: int
+    topology: Topology
 
     @property
     def gpus(self) -> int:
@@ -29,7 +30,15 @@ class Alike(NamedTuple):
 
 def alike_of(spec: JobSpec) -> Alike:
     """The class a job is in."""
-    return Alike(spec.budget, spec.priority, spec.min_runtime_ms, spec.gpu_type, spec.replicas, spec.gpus_per_replica)
+    return Alike(
+        spec.budget,
+        spec.priority,
+        spec.min_runtime_ms,
+        spec.gpu_type,
+        spec.replicas,
+        spec.gpus_per_replica,
+        spec.topology,
+    )
 
 
 class Line:
@@ -47,7 +56,7 @@ class Line:
     def shape(self) -> Shape:
         """What decides where the jobs fit."""
         alike = self.alike
-        return alike.gpu_type, alike.replicas, alike.gpus_per_replica
+        return alike.gpu_type, alike.replicas, alike.gpus_per_replica, alike.topology
 
 
 class Waiting:

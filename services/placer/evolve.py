@@ -50,6 +50,8 @@ def _host_registered(state: State, fact: HostRegistered) -> None:
             last_seen=known.last_seen if known else fact.at,
             fatal=known.fatal if known else False,
         )
+        if known is None or known.spec != spec:
+            state.layouts.register(spec)
         state.largest_host = max(state.largest_host, spec.gpus)
         state.refresh(spec.host)
 

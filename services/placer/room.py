@@ -1,4 +1,4 @@
-"""Which GPUs are free: a bit mask a host, and per pool how many hosts have how many, kept up to date as it changes.
+"""Which GPUs are free: a bit mask a host, and per pool and block how many hosts have how many, kept up to date.
 
 A decision tries things out in the room itself and takes them back at its end (`trial`), so it costs what it changes.
 """
@@ -6,20 +6,41 @@ A decision tries things out in the room itself and takes them back at its end (`
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from services.placer.blocks import Block, Layout, Layouts, PoolName, change_count, replicas_in
 from services.placer.core import masks_of
 from tenure.domain.ids import HostId
-from tenure.domain.job import JobSpec, Placement
+from tenure.domain.job import JobSpec, Placement, Topology
 
-PoolName = tuple[str, str]
-"""A GPU cluster and a GPU type: a gang lives inside one pool."""
+
+class Tally:
+    """How much is free in a block."""
+
+    __slots__ = ("counts", "free")
+
+    def __init__(self) -> None:
+        self.counts: list[int] = [0]
+        """By a number of GPUs: how many hosts in it have just so many to use."""
+        self.free = 0
+        """GPUs to use, in all."""
+
+    def count(self, free: int, change: int) -> None:
+        """A host more (or less) with so many to use."""
+        change_count(self.counts, free, change)
+        self.free += free * change
 
 
 class Pool:
     """Hosts that take runs, in order of name, each with a bit for every GPU that may be used."""
 
-    __slots__ = ("counts", "free", "masks")
+    __slots__ = ("_tallied", "_tallies", "counts", "free", "layout", "masks")
 
-    def __init__(self) -> None:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        """How the hosts, and those that take no runs now, lie in blocks."""
+        self._tallies: list[Tally] | None = None
+        """By number of the block; made when somebody asks for one, kept up to date from then on ..."""
+        self._tallied = 0
+        """... for as long as no host has moved since."""
         self.masks: dict[HostId, int] = {}
         self.counts: list[int] = [0]
         """By a number of GPUs: how many hosts have just so many to use."""
@@ -27,9 +48,9 @@ class Pool:
         """GPUs to use, in all."""
 
     @classmethod
-    def of(cls, masks: dict[HostId, int]) -> "Pool":
+    def of(cls, masks: dict[HostId, int], layout: Layout) -> "Pool":
         """A pool of these hosts, which are in order of name."""
-        pool = cls()
+        pool = cls(layout)
         pool.masks = masks
         numbers = [mask.bit_count() for mask in masks.values()]
         pool.counts = [0] * (max(numbers, default=0) + 1)
@@ -40,10 +61,64 @@ class Pool:
 
     def fits(self, gpus: int) -> int:
         """How many replicas of so many GPUs fit."""
-        counts = self.counts
+        counts = self.counts  # as `replicas_in`, without the call
         if gpus == 1:
             return self.free
         return sum([counts[free] * (free // gpus) for free in range(gpus, len(counts)) if counts[free]])
+
+    def fits_together(self, topology: Topology, replicas: int, gpus: int) -> bool:
+        """Whether all replicas fit, and where they must lie in one block, in one block."""
+        if self.free < replicas * gpus or self.fits(gpus) < replicas:
+            return False
+        if topology is Topology.ANY or not must_be_one_block(topology, replicas):
+            return True
+        return any(replicas_in(self.tally(block).counts, gpus) >= replicas for block in self.one_block(replicas, gpus))
+
+    def one_block(self, replicas: int, gpus: int) -> list[Block]:
+        """The blocks in one of which a gang that must not be split has to fit, in order of path."""
+        return self.layout.smallest(replicas, gpus)
+
+    def sites(self, topology: Topology, replicas: int, gpus: int) -> list[Block]:
+        """The blocks, or the whole pool, in one of which a gang has to fit; none of them lies in another."""
+        return self.one_block(replicas, gpus) if must_be_one_block(topology, replicas) else [self.layout.root]
+
+    def within(self, block: Block) -> "Pool":
+        """The part of the pool that lies in a block."""
+        if block is self.layout.root:
+            return self
+        here = sorted(host for host in block.every_host() if host in self.masks)
+        return Pool.of({host: self.masks[host] for host in here}, self.layout)
+
+    def tally(self, block: Block) -> "Tally | Pool":
+        """What is free in a block: `counts` and `free`."""
+        if block.number == 0:
+            return self
+        tallies = self._tallies
+        if tallies is None or self._tallied != self.layout.moved:
+            tallies = self._tallies = []
+            self._tallied = self.layout.moved
+            for host, mask in self.masks.items():
+                self._recount(host, None, mask.bit_count())
+        return self._tally(tallies, block)
+
+    def _tally(self, tallies: list[Tally], block: Block) -> Tally:
+        if block.number >= len(tallies):
+            tallies.extend([Tally() for _ in self.layout.all[len(tallies) :]])
+        return tallies[block.number]
+
+    def _recount(self, host: HostId, before: int | None, after: int | None) -> None:
+        """The host had so many GPUs to use and has so many now; None: it is not there."""
+        if self._tallies is None or before == after:
+            return
+        if self._tallied != self.layout.moved:
+            self._tallies = None  # count all when somebody asks again
+            return
+        for block in self.layout.above[host]:
+            tally = self._tally(self._tallies, block)
+            if before is not None:
+                tally.count(before, -1)
+            if after is not None:
+                tally.count(after, +1)
 
     @property
     def largest_hole(self) -> int:
@@ -67,6 +142,8 @@ class Pool:
             self.masks[host] = mask
             self.counts[before.bit_count()] -= 1
             self.free -= before.bit_count()
+        if self._tallies is not None:
+            self._recount(host, None if before is None else before.bit_count(), count)
         return before
 
     def drop(self, host: HostId) -> None:
@@ -75,12 +152,19 @@ class Pool:
         if mask is not None:
             self.counts[mask.bit_count()] -= 1
             self.free -= mask.bit_count()
+            self._recount(host, mask.bit_count(), None)
+
+
+def must_be_one_block(topology: Topology, replicas: int) -> bool:
+    """Whether the gang has to be kept together; one replica always is."""
+    return topology is Topology.ONE_BLOCK and replicas > 1
 
 
 class Room:
     """The pools, in order of name."""
 
-    def __init__(self) -> None:
+    def __init__(self, layouts: Layouts) -> None:
+        self._layouts = layouts
         self.pools: dict[PoolName, Pool] = {}
         self._pool_of: dict[HostId, Pool] = {}
         self._trail: list[tuple[Pool, HostId, int]] | None = None
@@ -95,7 +179,7 @@ class Room:
         """The host is in this pool and these of its GPUs are to be used. Returns what they were, if it was there."""
         pool = self.pools.get(name)
         if pool is None:
-            pool = self.pools[name] = Pool()
+            pool = self.pools[name] = Pool(self._layouts.of_pool[name])
             self.pools = dict(sorted(self.pools.items()))
         known = self._pool_of.get(host)
         if known is not None and known is not pool:
@@ -114,11 +198,10 @@ class Room:
         """The pools whose type the job accepts."""
         return [item for item in self.pools.items() if spec.gpu_type is None or spec.gpu_type == item[0][1]]
 
-    def fits(self, gpu_type: str | None, replicas: int, gpus: int) -> bool:
-        """Whether a gang of this shape fits as a whole in one pool."""
+    def fits(self, gpu_type: str | None, replicas: int, gpus: int, topology: Topology) -> bool:
+        """Whether a gang of this shape fits as a whole in one pool, and in one block of it if it has to."""
         for name, pool in self.pools.items():
-            of_type = gpu_type is None or gpu_type == name[1]
-            if of_type and pool.free >= replicas * gpus and pool.fits(gpus) >= replicas:
+            if (gpu_type is None or gpu_type == name[1]) and pool.fits_together(topology, replicas, gpus):
                 return True
         return False
 

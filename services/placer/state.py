@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from services.placer.alike import Waiting
+from services.placer.blocks import Layouts
 from services.placer.core import Core, Escrow, Job, Reservation, Run, Stop, all_gpus, gpu_mask, masks_of
 from services.placer.loose import Holding, Loose
 from services.placer.policy.openings import Openings
@@ -47,9 +48,11 @@ class State:
         """The runs that hold something on each host."""
         self.masks: dict[RunId, dict[HostId, int]] = {}
         """What each run holds where."""
-        self.room = Room()
+        self.layouts = Layouts(host.spec for host in core.hosts.values())
+        """How the registered hosts, healthy or not, lie in blocks."""
+        self.room = Room(self.layouts)
         """What is free, on healthy hosts."""
-        self.reach = Room()
+        self.reach = Room(self.layouts)
         """The same with all that `loose` runs hold: nobody can ever get more now."""
         self.loose = Loose()
         self.firm: dict[RunId, None] = {}

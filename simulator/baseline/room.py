@@ -7,9 +7,10 @@ shrinks in a decision, so what did not fit is not tried again.
 from collections.abc import Iterator
 
 from services.placer.alike import Shape
+from services.placer.blocks import PoolName
 from services.placer.core import Run
 from services.placer.policy.pack import pack, pack_into
-from services.placer.room import Pool, PoolName
+from services.placer.room import Pool, must_be_one_block
 from simulator.baseline.state import State
 from simulator.baseline.yielding import TakingOrder, Tier, Yielding
 from tenure.domain.ids import HostId, RunId
@@ -54,8 +55,11 @@ class Reach:
         self.gpus_free = self._count_free()
 
     def displace(self, spec: JobSpec, tier: Tier) -> Victims | None:
-        """A complete placement and the runs of lower tiers that must go for it, none of them without need."""
-        if (tier, _shape(spec)) in self._no_victims:
+        """A complete placement and the runs of lower tiers that must go for it, none of them without need.
+
+        Nobody goes for a gang that has to lie in one block: it waits until there is room for it.
+        """
+        if (tier, _shape(spec)) in self._no_victims or must_be_one_block(spec.topology, spec.replicas):
             return None
         obtainable, gpus = self._all_obtainable(tier), spec.gpus_per_replica
         for name, pool in self._room.pools_for(spec):
@@ -120,7 +124,7 @@ class Reach:
                 fits -= lost
             else:
                 victims.append(self._state.placed.core.runs[run])
-        widened = Pool()
+        widened = Pool(pool.layout)
         for host, mask in masks.items():
             if mask.bit_count() >= gpus:
                 widened.set(host, mask)
@@ -136,4 +140,4 @@ class Reach:
 
 
 def _shape(spec: JobSpec) -> Shape:
-    return spec.gpu_type, spec.replicas, spec.gpus_per_replica
+    return spec.gpu_type, spec.replicas, spec.gpus_per_replica, spec.topology

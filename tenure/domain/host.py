@@ -20,7 +20,10 @@ class HostState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec:
-    """A machine as it registers: its GPUs (indices 0 .. gpus-1), their type, and its place in the topology."""
+    """A machine as it registers: its GPUs (indices 0 .. gpus-1), their type, and its place in the topology.
+
+    `block` is a path, the largest block first: `rack1`, or `row1/rack1` for a block in a block.
+    """
 
     host: HostId
     gpus: int

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from tenure.domain.ids import BudgetPath, HostId, UserName
 from tenure.domain.units import HOUR, SECOND, GpuMillis, Millis
@@ -19,6 +20,16 @@ class Launch:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+class Topology(StrEnum):
+    """How close together the replicas of a gang are to be."""
+
+    ANY = "any"
+    PREFER_BLOCK = "prefer-block"
+    """In as few blocks as can be had; never a reason to wait."""
+    ONE_BLOCK = "one-block"
+    """In one of the smallest blocks that could hold the gang if they were empty, or not at all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A submission as the user signed it. `min_runtime_ms` and `resumable` are the contract."""
@@ -33,6 +44,7 @@ class JobSpec:
     priority: int = 0
     name: str = ""
     gpu_type: str | None = None
+    topology: Topology = Topology.ANY
     grace_ms: Millis = DEFAULT_GRACE
 
     @property

@@ -42,6 +42,7 @@ class Reason(StrEnum):
     # a job waits
     DEFER_NO_ROOM = "defer_no_room"
     DEFER_FRAGMENTED = "defer_fragmented"
+    DEFER_NO_BLOCK = "defer_no_block"
     DEFER_VICTIMS_STOPPING = "defer_victims_stopping"
     DEFER_ESCROW_EXPIRED = "defer_escrow_expired"
     DEFER_NO_SUCH_HOSTS = "defer_no_such_hosts"

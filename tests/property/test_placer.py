@@ -1,5 +1,6 @@
 """Properties of the placer's plan on random clusters, runs and queues: P5-P7, I1-I3, I6-I9."""
 
+from collections.abc import Mapping
 from itertools import dropwhile
 from typing import Any
 
@@ -195,7 +196,7 @@ def free_masks(state: State) -> dict[str, int]:
     return {host: mask for pool in state.room.pools.values() for host, mask in pool.masks.items()}
 
 
-def without(room: dict[str, int], runs: list[Run]) -> dict[str, int]:
+def without(room: Mapping[str, int], runs: list[Run]) -> dict[str, int]:
     """The room as if these had ended."""
     masks = dict(room)
     for run in runs:

@@ -30,7 +30,7 @@ from simulator.agents import Behaviour
 from simulator.baseline import PRIORITY
 from simulator.world import FAIR, World
 from tenure.domain.ids import BudgetPath, HostId, JobId, UserName
-from tenure.domain.job import JobSpec, Launch
+from tenure.domain.job import JobSpec, Launch, Topology
 from tenure.domain.tree_check import check_tree
 from tenure.domain.units import Millis, format_duration, parse_duration
 from tenure.events.fact import Fact
@@ -39,7 +39,7 @@ from tenure.runtime.options import build_policy
 from tenure.runtime.yaml_file import load_yaml
 
 _TOP = {"why", "rules", "cases", "given", "when", "until", "then", "never"}
-_SPEC = {"budget", "user", "gpus", "replicas", "min_runtime", "resumable", "priority", "gpu_type", "grace"}
+_SPEC = {"budget", "user", "gpus", "replicas", "min_runtime", "resumable", "priority", "gpu_type", "topology", "grace"}
 _BEHAVIOUR = {
     "runs_for",
     "exit_code",
@@ -170,6 +170,7 @@ def _spec(entry: Mapping[str, Any]) -> JobSpec:
         resumable=entry.get("resumable", False),
         priority=entry.get("priority", 0),
         gpu_type=entry.get("gpu_type"),
+        topology=Topology(entry.get("topology", "any")),
         launch=Launch(command=("true",)),
         **more,
     )

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from itertools import islice
 
 from services.placer.alike import Alike, Line, alike_of
+from services.placer.blocks import replicas_in
 from services.placer.core import Job
 from services.placer.policy.may_disrupt import may_have
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.victims import asking
+from services.placer.room import Pool, must_be_one_block
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import JobId
@@ -98,11 +100,30 @@ class _Telling:
 
 
 def reason_of(state: State, alike: Alike) -> Reason:
-    """No such hosts, no room, or room in pieces."""
+    """No such hosts, no room, room in pieces, or room in more than one block."""
     pools = [pool for name, pool in state.room.pools.items() if alike.gpu_type is None or alike.gpu_type == name[1]]
     if not pools:
         return Reason.DEFER_NO_SUCH_HOSTS
+    if must_be_one_block(alike.topology, alike.replicas) and _only_in_blocks(pools, alike):
+        return Reason.DEFER_NO_BLOCK
     return Reason.DEFER_FRAGMENTED if sum([pool.free for pool in pools]) >= alike.gpus else Reason.DEFER_NO_ROOM
+
+
+def _only_in_blocks(pools: list[Pool], alike: Alike) -> bool:
+    """Whether the gang would fit if it need not lie in one block."""
+    replicas, gpus = alike.replicas, alike.gpus_per_replica
+    return any(pool.fits(gpus) >= replicas for pool in pools) and not any(
+        pool.fits_together(alike.topology, replicas, gpus) for pool in pools
+    )
+
+
+def _fit_one_block(pools: list[Pool], alike: Alike) -> dict[str, int]:
+    """How many replicas fit the roomiest of the blocks in one of which the gang has to lie."""
+    replicas, gpus = alike.replicas, alike.gpus_per_replica
+    if not must_be_one_block(alike.topology, replicas):
+        return {}
+    fits = [replicas_in(pool.tally(block).counts, gpus) for pool in pools for block in pool.one_block(replicas, gpus)]
+    return {"replicas_fit_one_block": max(fits, default=0)}
 
 
 def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int]) -> Why:
@@ -116,6 +137,7 @@ def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int]) -> Wh
         "hosts_with_gpus_free": sum(sum(pool.counts[1:]) for pool in pools),
         "largest_hole": max((pool.largest_hole for pool in pools), default=0),
         "next_protection_ends_ms": state.loose.next_end(state.firm),
+        **_fit_one_block(pools, alike),
         **{reason.value: kept[reason] for reason in sorted(kept)},
     }
     return Why(rule="P6", reason=reason_of(state, alike), numbers=numbers)

@@ -114,7 +114,7 @@ def _gangs(state: State) -> Iterator[tuple[JobId, Line, Millis]]:
     Where one of a class has no timetable no other has: the class is looked at again when one of it is.
     """
     reservations = state.core.reservations
-    for (_, replicas, gpus), lines in state.waiting.of_shape.items():
+    for (_, replicas, gpus, _), lines in state.waiting.of_shape.items():
         for line in lines if replicas * gpus > state.largest_host else ():
             if line.alike.min_runtime_ms:
                 look_at = _look_at(state, line)

@@ -103,7 +103,7 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
 def _fit(state: State, job: Job, now: Millis) -> Placement | None:
     """Where the job fits whole, outside the reservations that its contract would be in the way of (P8)."""
     spec = job.spec
-    if not state.room.fits(spec.gpu_type, spec.replicas, spec.gpus_per_replica):
+    if not state.room.fits(spec.gpu_type, spec.replicas, spec.gpus_per_replica, spec.topology):
         return None
     kept = forbidden(state, job=job.job, spec=spec, now=now)
     if not kept:

@@ -3,11 +3,12 @@
 Of every run on a host it is known when the gang may have its GPUs: at once (unallocated), when its protection ends and
 it has had its grace period, or never. By what right is decided now and not asked again: P5 with the ratios of now, or
 with those to come if nobody starts (see `outlook`). The earliest instant at which all replicas fit is the latest start;
-the hosts are those that disturb the least then.
+the hosts are those of the fewest blocks, if the gang cares, and then those that disturb the least.
 """
 
 from dataclasses import dataclass
 
+from services.placer.blocks import Block, replicas_in
 from services.placer.core import Job, Run, masks_of
 from services.placer.policy.may_disrupt import is_lower
 from services.placer.policy.outlook import Outlook
@@ -16,9 +17,9 @@ from services.placer.policy.victims import asking
 from services.placer.room import Pool
 from services.placer.state import State
 from tenure.domain.ids import BudgetPath, HostId, JobId, RunId
-from tenure.domain.job import JobSpec, Placement
+from tenure.domain.job import JobSpec, Placement, Topology
 from tenure.domain.tree import lineage, parting
-from tenure.domain.units import Millis
+from tenure.domain.units import GpuMillis, Millis
 
 Gain = tuple[Millis, HostId, int, RunId]
 """From this instant on the gang may have these GPUs of the host, which the run holds now."""
@@ -86,22 +87,29 @@ class _Given:
 
 
 def _in_pool(state: State, pool: Pool, job: Job, given: _Given, now: Millis) -> Timetable | None:
-    """Let the GPUs come in, in order of time, until all replicas fit."""
+    """Let the GPUs come in, in order of time, until all replicas fit: in one block, if they have to lie in one."""
     spec, taken = job.spec, reserved_masks(state, but=job.job)
     masks = {host: mask & ~taken.get(host, 0) for host, mask in pool.masks.items()}
     gpus = spec.gpus_per_replica
-    fits = sum([mask.bit_count() // gpus for mask in masks.values()])
+    sites = pool.sites(spec.topology, spec.replicas, gpus)
+    site_of = {host: number for number, site in enumerate(sites) for host in site.every_host()}
+    fits = [0] * len(sites)
+    for host, mask in masks.items():
+        if host in site_of:
+            fits[site_of[host]] += mask.bit_count() // gpus
     latest = now
     for at, host, gained, _ in sorted(_gains(state, pool, given, taken)):
-        if fits >= spec.replicas:
+        if max(fits, default=0) >= spec.replicas:
             break
         before = masks[host]
         masks[host] = before | gained
-        fits += masks[host].bit_count() // gpus - before.bit_count() // gpus
+        if host in site_of:
+            fits[site_of[host]] += masks[host].bit_count() // gpus - before.bit_count() // gpus
         latest = at
-    if fits < spec.replicas:
+    fitting = [site for site, number in zip(sites, fits, strict=True) if number >= spec.replicas]
+    if not fitting:
         return None
-    placement = pack_into(_least_disturbing(state, masks, spec, now), spec)
+    placement = pack_into(_least_disturbing(state, Pool.of(masks, pool.layout), fitting, spec, now), spec)
     assert placement is not None, "the room was counted to hold the gang"
     return Timetable(placement=placement, latest_start=latest, waits_for=in_the_way(state, placement))
 
@@ -119,9 +127,35 @@ def _gains(state: State, pool: Pool, given: _Given, taken: dict[HostId, int]) ->
     return gains
 
 
-def _least_disturbing(state: State, masks: dict[HostId, int], spec: JobSpec, now: Millis) -> Pool:
-    """The hosts that hold the gang with the least work lost for good, then the fewest GPUs of allocated runs."""
-    gpus, left = spec.gpus_per_replica, spec.replicas
+def _least_disturbing(state: State, pool: Pool, sites: list[Block], spec: JobSpec, now: Millis) -> Pool:
+    """The hosts that hold the gang with the least work lost for good, then the fewest GPUs of allocated runs.
+
+    One of these blocks has all of them; where one is preferred and the pool would do, one of those that hold it.
+    """
+    gpus, masks = spec.gpus_per_replica, pool.masks
+    firm = _firm(state, masks, now)
+    if spec.topology is Topology.PREFER_BLOCK:
+        blocks = pool.one_block(spec.replicas, gpus)
+        sites = [block for block in blocks if replicas_in(pool.tally(block).counts, gpus) >= spec.replicas] or sites
+    best: tuple[int, int, str] | None = None
+    chosen: dict[HostId, int] = {}
+    for site in sites:
+        left, lost, held = spec.replicas, 0, 0
+        here: dict[HostId, int] = {}
+        able = (host for host in site.every_host() if masks.get(host, 0).bit_count() >= gpus)
+        for host in sorted(able, key=lambda h: (firm[h], h)):
+            if left <= 0:
+                break
+            here[host] = masks[host]
+            lost, held = lost + firm[host][0], held + firm[host][1]
+            left -= masks[host].bit_count() // gpus
+        if best is None or (lost, held, site.path) < best:
+            best, chosen = (lost, held, site.path), here
+    return Pool.of(dict(sorted(chosen.items())), pool.layout)
+
+
+def _firm(state: State, masks: dict[HostId, int], now: Millis) -> dict[HostId, tuple[GpuMillis, int]]:
+    """By host the work of allocated runs on these GPUs that would be lost for good, and the GPUs that they hold."""
     firm = dict.fromkeys(masks, (0, 0))
     for run in state.core.runs.values():
         victim = state.core.jobs[run.job].spec
@@ -132,13 +166,7 @@ def _least_disturbing(state: State, masks: dict[HostId, int], spec: JobSpec, now
             if host in firm and mask & masks[host]:
                 lost, held = firm[host]
                 firm[host] = lost + gone, held + (mask & masks[host]).bit_count()
-    chosen = Pool()
-    for host in sorted((host for host in masks if masks[host].bit_count() >= gpus), key=lambda h: (firm[h], h)):
-        if left <= 0:
-            break
-        chosen.set(host, masks[host])
-        left -= masks[host].bit_count() // gpus
-    return chosen
+    return firm
 
 
 def reserved_masks(state: State, *, but: JobId) -> dict[HostId, int]:

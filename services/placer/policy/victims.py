@@ -4,8 +4,10 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from functools import partial
+from itertools import groupby, islice
 
+from services.placer.blocks import Block, replicas_in
 from services.placer.core import Job, Run
 from services.placer.loose import Bunch, Key
 from services.placer.policy.may_disrupt import AskingJob, Verdict, may_disrupt
@@ -16,7 +18,7 @@ from services.placer.room import Pool
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import BudgetPath, HostId, RunId
-from tenure.domain.job import JobSpec, Placement
+from tenure.domain.job import JobSpec, Placement, Topology
 from tenure.domain.policy import Policy
 from tenure.domain.units import GpuMillis, Millis
 
@@ -47,6 +49,12 @@ class VictimPlan:
 
     placement: Placement
     victims: tuple[Candidate, ...]
+    together: bool = False
+    """It was looked for in one block."""
+
+
+SITES_MAX = 8
+"""Of the blocks in which a gang could lie, the plans of so many are compared."""
 
 
 def asking(spec: JobSpec) -> AskingJob:
@@ -67,13 +75,14 @@ def find_victims(
 
     `blocked`: by host GPUs that it may not use, whoever holds them (P8).
 
-    Of the pools' plans the cheapest: compared victim by victim, the dearest first; ties by name of the pool.
+    Of the pools' plans the cheapest: compared victim by victim, the dearest first; ties by name of the pool. The same
+    of the blocks that a gang has to lie in one of; one that prefers it takes a block if no more work is lost for good.
     """
     spec = job.spec
     bunches = openings.of(spec.budget, spec.priority) if spec.allocated else {}
     if not bunches:
         return None
-    found = []
+    found: list[VictimPlan] = []
     for _, pool in state.room.pools_for(spec):
         way = None
         if spec.replicas == 1 and pool.largest_hole < spec.gpus:
@@ -81,11 +90,15 @@ def find_victims(
         search = _Search(state, job, now, standings=openings.standings, policy=policy)
         if way is not None:
             found.append(search.plan_on(pool, way, blocked or {}))
-        elif _could_fit(pool, bunches.values(), spec, blocked or {}):
-            plan = search.choose(pool, search.candidates(bunches), blocked or {})
-            if plan is not None:
-                found.append(plan)
-    return min(found, key=lambda plan: sorted(map(_victim_order, plan.victims), reverse=True), default=None)
+        else:
+            found += search.plans(pool, bunches, blocked or {})
+    return min(found, key=partial(_plan_order, preferring=spec.topology is Topology.PREFER_BLOCK), default=None)
+
+
+def _plan_order(plan: VictimPlan, *, preferring: bool) -> tuple[GpuMillis, bool, list[tuple[bool | float | str, ...]]]:
+    """The cheapest is the smallest."""
+    victims = sorted(map(_victim_order, plan.victims), reverse=True)
+    return (sum(map(lost_for_good, plan.victims)), not plan.together, victims) if preferring else (0, False, victims)
 
 
 def lost_for_good(candidate: Candidate) -> GpuMillis:
@@ -97,8 +110,8 @@ def _victim_order(candidate: Candidate) -> tuple[bool | float | str, ...]:
     return tuple(key(candidate) for key in VICTIM_ORDER)
 
 
-def _could_fit(pool: Pool, bunches: Iterable[Bunch], spec: JobSpec, blocked: Mapping[HostId, int]) -> bool:
-    """Whether the gang would fit if all of them ended."""
+def _sites(pool: Pool, bunches: Iterable[Bunch], spec: JobSpec, blocked: Mapping[HostId, int]) -> list[Block]:
+    """The blocks, or the whole pool, in which the gang would fit if all of them ended: what is freest now first."""
     masks = dict(pool.masks)
     for bunch in bunches:
         for host, mask in bunch.masks.items():
@@ -106,8 +119,17 @@ def _could_fit(pool: Pool, bunches: Iterable[Bunch], spec: JobSpec, blocked: Map
                 masks[host] |= mask
     for host in blocked.keys() & masks.keys():
         masks[host] &= ~blocked[host]
-    gpus = spec.gpus_per_replica
-    return sum([mask.bit_count() // gpus for mask in masks.values()]) >= spec.replicas
+    replicas, gpus = spec.replicas, spec.gpus_per_replica
+    if sum([mask.bit_count() // gpus for mask in masks.values()]) < replicas:
+        return []
+    sites = pool.sites(spec.topology, replicas, gpus)
+    if spec.topology is Topology.PREFER_BLOCK:
+        sites = [*sites, *pool.one_block(replicas, gpus)]
+    if sites == [pool.layout.root]:
+        return sites
+    all_loose = Pool.of(masks, pool.layout)
+    possible = [site for site in sites if replicas_in(all_loose.tally(site).counts, gpus) >= replicas]
+    return sorted(possible, key=lambda site: (site.number != 0, -replicas_in(pool.tally(site).counts, gpus), site.path))
 
 
 class _Search:
@@ -132,9 +154,18 @@ class _Search:
                 if candidate is not None:
                     yield candidate
 
+    def plans(self, pool: Pool, bunches: dict[Key, Bunch], blocked: Mapping[HostId, int]) -> Iterator[VictimPlan]:
+        """A plan for each block in which the gang may lie, up to `SITES_MAX`; or the one for the pool."""
+        sites = _sites(pool, bunches.values(), self._job.spec, blocked)
+        candidates: Iterable[Candidate] = self.candidates(bunches)
+        if len(sites) > 1:
+            candidates = list(candidates)
+        yield from islice(filter(None, (self.choose(pool, site, candidates, blocked) for site in sites)), SITES_MAX)
+
     def plan_on(self, pool: Pool, way: Way, blocked: Mapping[HostId, int]) -> VictimPlan:
         """The plan of a way on one host."""
-        room = _Widening({way.host: pool.masks[way.host]}, gpus=self._job.spec.gpus_per_replica, blocked=blocked)
+        here = Pool.of({way.host: pool.masks[way.host]}, pool.layout)
+        room = _Widening(here, gpus=self._job.spec.gpus_per_replica, blocked=blocked)
         victims = []
         for at_risk, run in way.runs:
             room.add(self._state.masks[run.run])
@@ -145,16 +176,19 @@ class _Search:
         assert placement is not None, "the room was counted to hold it"
         return VictimPlan(placement=placement, victims=tuple(victims))
 
-    def choose(self, pool: Pool, candidates: Iterable[Candidate], blocked: Mapping[HostId, int]) -> VictimPlan | None:
-        """Add the cheapest until the gang fits, then drop, dearest first, whoever is not needed.
+    def choose(
+        self, pool: Pool, site: Block, candidates: Iterable[Candidate], blocked: Mapping[HostId, int]
+    ) -> VictimPlan | None:
+        """The plan for a block of the pool, or for all of it.
 
-        For a gang that needs several hosts all are added: then what is dropped first is the most work that would be
-        lost for good, wherever it is.
+        Add the cheapest until the gang fits, then drop, dearest first, whoever is not needed. For a gang that needs
+        several hosts all are added: then what is dropped first is the most work that would be lost for good, wherever
+        it is.
         """
         spec = self._job.spec
         masks = self._state.masks
         everybody = spec.gpus > self._state.largest_host
-        room = _Widening(pool.masks, gpus=spec.gpus_per_replica, blocked=blocked)
+        room = _Widening(pool.within(site), gpus=spec.gpus_per_replica, blocked=blocked)
         taken: list[Candidate] = []
         for candidate in candidates:
             if room.add(masks[candidate.run.run]):
@@ -172,7 +206,7 @@ class _Search:
         taken.reverse()
         placement = pack_into(room.pool(), spec)
         assert placement is not None, "the room was counted to hold the gang"
-        return VictimPlan(placement=placement, victims=tuple(taken))
+        return VictimPlan(placement=placement, victims=tuple(taken), together=site is not pool.layout.root)
 
     def _rank(self, key: Key, resumable: bool) -> tuple[bool, bool, float]:
         return (False, not resumable, 0.0) if key is None else (True, not resumable, -self._step(key.budget))
@@ -196,7 +230,8 @@ class _Search:
 class _Widening:
     """How many replicas fit a pool while runs are being taken out of it, kept up to date run by run."""
 
-    def __init__(self, masks: dict[HostId, int], *, gpus: int, blocked: Mapping[HostId, int]) -> None:
+    def __init__(self, pool: Pool, *, gpus: int, blocked: Mapping[HostId, int]) -> None:
+        masks, self._layout = pool.masks, pool.layout
         self._masks = {**masks, **{host: masks[host] & ~blocked[host] for host in blocked.keys() & masks.keys()}}
         self._gpus, self._blocked = gpus, blocked
         self.fits = sum([mask.bit_count() // gpus for mask in self._masks.values()])
@@ -231,4 +266,4 @@ class _Widening:
 
     def pool(self) -> Pool:
         """What there is without the runs that were taken out."""
-        return Pool.of(self._masks)
+        return Pool.of(self._masks, self._layout)

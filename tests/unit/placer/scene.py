@@ -1,6 +1,7 @@
 """A placer on a memory log, told by hand what the other roles would say. Instants are milliseconds from 0."""
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -35,7 +36,9 @@ WEEK_GPU_MS = 1_000_000_000
 class Scene:
     """Hosts `h0`, `h1`, ...; jobs are admitted and ranked in the order they are given."""
 
-    def __init__(self, *, hosts: int = 2, gpus: int = 8, policy: Policy | None = None) -> None:
+    def __init__(
+        self, *, hosts: int = 2, gpus: int = 8, blocks: Sequence[str] = ("b0",), policy: Policy | None = None
+    ) -> None:
         self.log = MemoryLog()
         self.policy = policy or Policy()
         self.actor = Actor(role(self.policy), self.log, cluster="test")
@@ -43,7 +46,7 @@ class Scene:
         self.order: list[JobId] = []
         self.ratios: dict[str, float] = {}
         self._count = 0
-        specs = [spec(f"h{index}", gpus=gpus) for index in range(hosts)]
+        specs = [spec(f"h{index}", gpus=gpus, block=blocks[index % len(blocks)]) for index in range(hosts)]
         self.say(HostRegistered(at=0, agent="a", hosts=tuple(specs)))
         for one in specs:
             self.host(one.host, HostState.HEALTHY)
@@ -62,6 +65,11 @@ class Scene:
                 at=self.now, host=HostId(host), state=state, previous=None, last_seen=seen, why=why, fatal=fatal
             )
         )
+
+    def move(self, host: str, block: str) -> None:
+        """The host registers from another block."""
+        known = self.actor.state.core.hosts[HostId(host)].spec
+        self.say(HostRegistered(at=self.now, agent="a", hosts=(dataclasses.replace(known, block=block),)))
 
     def job(
         self,
@@ -162,6 +170,6 @@ class Scene:
         return run
 
 
-def spec(host: str, *, gpus: int = 8, gpu_type: str = "H100", cluster: str = "c") -> HostSpec:
+def spec(host: str, *, gpus: int = 8, gpu_type: str = "H100", cluster: str = "c", block: str = "b0") -> HostSpec:
     """A host as it registers."""
-    return HostSpec(host=HostId(host), gpus=gpus, gpu_type=gpu_type, block="b0", cluster=cluster)
+    return HostSpec(host=HostId(host), gpus=gpus, gpu_type=gpu_type, block=block, cluster=cluster)
