@@ -12,7 +12,7 @@ from services.gateway.policy.totals import BudgetTotal, ClusterTotal
 from services.gateway.state import State
 from tenure.domain.host import HostState
 from tenure.domain.ids import BudgetPath, UserName
-from tenure.domain.job import DEFAULT_GRACE, JobSpec, Launch, Placement, gpus_by_host
+from tenure.domain.job import DEFAULT_GRACE, JobSpec, Launch, Placement, Topology, gpus_by_host
 from tenure.domain.nearest import did_you_mean, listed, shown
 from tenure.domain.reasons import JobState, Number, Why
 from tenure.domain.refusal import Refusal
@@ -23,8 +23,8 @@ from tenure.v1 import budgets_pb2, hosts_pb2, jobs_pb2
 _NO_TOTAL = BudgetTotal()
 
 
-def to_spec(job: jobs_pb2.JobSpec) -> JobSpec:
-    """What the user asks for."""
+def to_spec(job: jobs_pb2.JobSpec, *, field: str = "") -> JobSpec:
+    """What the user asks for. Raises `Refusal` for a topology that there is not; `field` stands before its name."""
     launch = Launch(
         command=tuple(job.command),
         working_directory=job.working_directory or None,
@@ -41,6 +41,7 @@ def to_spec(job: jobs_pb2.JobSpec) -> JobSpec:
         priority=job.priority,
         name=job.name,
         gpu_type=job.gpu_type or None,
+        topology=_to_topology(job.topology, field=f"{field}topology"),
         grace_ms=job.grace_ms or DEFAULT_GRACE,
     )
 
@@ -61,7 +62,16 @@ def from_spec(spec: JobSpec) -> jobs_pb2.JobSpec:
         working_directory=spec.launch.working_directory or "",
         environment=spec.launch.environment,
         grace_ms=spec.grace_ms,
+        topology=spec.topology,
     )
+
+
+def _to_topology(text: str, *, field: str) -> Topology:
+    known = [topology.value for topology in Topology]
+    if text and text not in known:
+        near = did_you_mean(text, known)
+        raise Refusal(field=field, problem=f"{shown(text)} is no topology", fix=f"{near}use one of {listed(known)}")
+    return Topology(text) if text else Topology.ANY
 
 
 def from_job(entry: JobEntry, state: State, *, now: Millis) -> jobs_pb2.Job:

@@ -51,7 +51,8 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         specs: list[JobSpec] = []
         previous: jobs_pb2.JobSpec | None = None
         for number, job in enumerate(request.jobs):
-            specs.append(specs[-1] if job == previous else to_spec(job))  # an array of equal jobs is read once
+            same = job == previous  # an array of equal jobs is read once
+            specs.append(specs[-1] if same else to_spec(job, field=f"jobs[{number}]."))
             previous = job
             if number % _TURN == _TURN - 1:
                 await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from typing import Any
 
 from services.gateway.reasons_in_words import say_instant, say_why
 from tenure.domain.ids import JobId, RunId
-from tenure.domain.job import Placement, gpus_by_host
+from tenure.domain.job import Placement, Topology, gpus_by_host
 from tenure.domain.reasons import EndCause
 from tenure.domain.units import format_duration, gpu_hours
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
@@ -61,7 +61,8 @@ def _submitted(fact: JobSubmitted) -> str:
     contract = f"protected for {format_duration(spec.min_runtime_ms)}" if spec.allocated else "unallocated"
     resumable = ", resumable" if spec.resumable else ""
     gang = _gang(spec.replicas, spec.gpus_per_replica) + (f" {spec.gpu_type}" if spec.gpu_type else "")
-    return f"{spec.user} asked {spec.budget} for {gang}: {contract}{resumable}."
+    near = "" if spec.topology is Topology.ANY else f", {spec.topology}"
+    return f"{spec.user} asked {spec.budget} for {gang}{near}: {contract}{resumable}."
 
 
 def _gang(replicas: int, gpus: int) -> str:

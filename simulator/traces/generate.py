@@ -207,8 +207,9 @@ def _check(month: Month) -> None:
 
 def _most_alike(hosts: Sequence[HostSpec]) -> tuple[int, int]:
     """How many hosts of the kind that has most GPUs, and the GPUs of each: gangs are cut for these."""
-    best = max(shape_of(hosts).counts, key=lambda count: (count.hosts * count.kind.gpus, count.kind))
-    return best.hosts, best.kind.gpus
+    sizes = [(count, gpus, pool) for pool in shape_of(hosts).pools for gpus, count in pool.hosts_by_size.items()]
+    count, gpus, _ = max(sizes, key=lambda size: (size[0] * size[1], size[2].cluster, size[2].gpu_type, size[1]))
+    return count, gpus
 
 
 def _poisson(expected: float, random: Random) -> int:

@@ -41,6 +41,7 @@ def job(value: "jobs_pb2.Job") -> Document:
         "gpus_per_replica": spec.gpus_per_replica,
         "gpus": spec.replicas * spec.gpus_per_replica,
         "gpu_type": spec.gpu_type or None,
+        "topology": spec.topology or "any",
         "min_runtime_ms": spec.min_runtime_ms,
         "resumable": spec.resumable,
         "priority": spec.priority,

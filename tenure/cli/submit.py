@@ -8,6 +8,7 @@ import typer
 from tenure.cli import completion, parsing
 from tenure.cli.connection import caller, connect, here
 from tenure.cli.options import JOBS, Json
+from tenure.domain.job import Topology
 
 if TYPE_CHECKING:
     from tenure.sdk.client import Client
@@ -49,6 +50,12 @@ def submit(
     name: Annotated[str, typer.Option("--name", "-n", help="A name for people.", show_default=False)] = "",
     user: Annotated[str, typer.Option(help="Whose job it is.", show_default="you")] = "",
     gpu_type: Annotated[str, typer.Option(metavar="TYPE", help="Such as H100.", show_default="any")] = "",
+    topology: Annotated[
+        Topology,
+        typer.Option(
+            help="one-block: all replicas in one block, or wait; prefer-block: in few, never a reason to wait."
+        ),
+    ] = Topology.ANY,
     grace: Annotated[
         int,
         typer.Option(
@@ -86,6 +93,7 @@ def submit(
             working_directory=workdir or here(),
             environment=environment,
             grace_ms=grace,
+            topology=topology,
         )
         if count == 1:
             ids = [client.submit(spec, idempotency_key=idempotency_key)]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tenure.domain.ids import BudgetPath
-from tenure.domain.job import JobSpec, Launch
+from tenure.domain.job import JobSpec, Launch, Topology
 from tenure.domain.names import check_label
 from tenure.domain.nearest import did_you_mean, listed, shown
 from tenure.domain.policy import Policy
@@ -123,11 +123,28 @@ def check_fit(spec: JobSpec, *, hosts: ClusterShape) -> None:
             f"{_arithmetic(roomiest, spec.gpus_per_replica)} make {most} replicas{where}",
             fix=f"ask for at most {most} replicas, or for fewer GPUs each",
         )
+    if spec.topology is Topology.ONE_BLOCK and spec.replicas > 1:
+        _check_one_block(spec, pools)
+
+
+def _check_one_block(spec: JobSpec, pools: Sequence[Pool]) -> None:
+    """Raise `Refusal` unless some block holds the whole gang when it is empty."""
+    gpus = spec.gpus_per_replica
+    block = max((pool.largest_block(gpus) for pool in pools), key=lambda part: part.replicas(gpus))
+    most = block.replicas(gpus)
+    if spec.replicas > most:
+        name = block.counts[0].kind.block.partition("/")[0]
+        raise Refusal(
+            field="topology",
+            problem=f"asked {spec.replicas} replicas x {gpus} GPUs in one block; in the largest, {name}, "
+            f"{_arithmetic(block, gpus)} make {most} replicas",
+            fix=f"ask for at most {most} replicas, or for prefer-block",
+        )
 
 
 def _arithmetic(pool: Pool, gpus_per_replica: int) -> str:
     """`each host fits 1, 10 hosts`, or with several kinds `10 hosts fit 1 each, 2 hosts fit 3 each`."""
-    fits = [(count.hosts, count.kind.gpus // gpus_per_replica) for count in pool.counts]
+    fits = [(hosts, gpus // gpus_per_replica) for gpus, hosts in pool.hosts_by_size.items()]
     if len(fits) == 1:
         number, each = fits[0]
         return f"each host fits {each}, {number} hosts"

@@ -16,11 +16,12 @@ HOSTS_MAX = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class HostKind:
-    """What makes two hosts alike for a gang: cluster, GPU type, number of GPUs."""
+    """What makes two hosts alike for a gang: cluster, GPU type, number of GPUs, and the block that they are in."""
 
     cluster: str
     gpu_type: str
     gpus: int
+    block: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,27 @@ class Pool:
         """How many replicas of that many GPUs the empty pool holds; none spans two hosts."""
         return sum(count.hosts * (count.kind.gpus // gpus_per_replica) for count in self.counts)
 
+    @property
+    def hosts_by_size(self) -> Mapping[int, int]:
+        """By a number of GPUs how many hosts have just so many, in order."""
+        sizes: Counter[int] = Counter()
+        for count in self.counts:
+            sizes[count.kind.gpus] += count.hosts
+        return dict(sorted(sizes.items()))
+
+    def largest_block(self, gpus_per_replica: int) -> "Pool":
+        """The part of the pool in the block that holds most such replicas when empty; ties by name.
+
+        A block of blocks holds what those in it hold: it is one of the topmost.
+        """
+        blocks: dict[str, list[HostCount]] = {}
+        for count in self.counts:
+            blocks.setdefault(count.kind.block.partition("/")[0], []).append(count)
+        parts = [
+            Pool(cluster=self.cluster, gpu_type=self.gpu_type, counts=tuple(blocks[block])) for block in sorted(blocks)
+        ]
+        return max(parts, key=lambda part: part.replicas(gpus_per_replica))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterShape:
@@ -73,6 +95,9 @@ class ClusterShape:
 
     def changed(self, *, gone: Iterable[HostKind], come: Iterable[HostKind]) -> "ClusterShape":
         """The shape without hosts of these kinds and with hosts of those."""
+        gone, come = list(gone), list(come)
+        if gone == come:
+            return self
         hosts = Counter({count.kind: count.hosts for count in self.counts})
         hosts.update(come)
         hosts.subtract(gone)
@@ -81,7 +106,7 @@ class ClusterShape:
 
 def kind_of(host: HostSpec) -> HostKind:
     """The kind of a host."""
-    return HostKind(cluster=host.cluster, gpu_type=host.gpu_type, gpus=host.gpus)
+    return HostKind(cluster=host.cluster, gpu_type=host.gpu_type, gpus=host.gpus, block=host.block)
 
 
 def shape_of(hosts: Iterable[HostSpec]) -> ClusterShape:

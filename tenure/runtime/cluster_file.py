@@ -4,10 +4,11 @@
       - {name: h100, hosts: 128, gpus_per_host: 8, gpu_type: H100, hosts_per_block: 32}
       - name: lab
         hosts:
-          - {name: a1, gpus: 4, gpu_type: A100, block: rack1, address: 10.0.0.1}
+          - {name: a1, gpus: 4, gpu_type: A100, block: row1/rack1, address: 10.0.0.1}
 
 Counted hosts are named `h000` ... in a file with one cluster, `h100-h000` ... in one with several, so that names are
-unique; their blocks are `h100-b0` ... Host lists without blocks are cut into blocks the same way.
+unique; their blocks are `h100-b0` ... Host lists without blocks are cut into blocks the same way. A block may lie in a
+larger one: the path `row1/rack1` says so.
 """
 
 import re
@@ -23,6 +24,8 @@ from tenure.domain.shape import GPUS_PER_HOST_MAX, HOSTS_MAX
 from tenure.runtime.yaml_file import load_yaml
 
 HOSTS_PER_BLOCK = 32
+BLOCK_LEVELS_MAX = 4
+"""Blocks in blocks: racks, rows, halls, sites."""
 VIRTUAL = "virtual"
 CLUSTER_NAME_MAX = 48
 """Leaves room for `-h00000` in the name of a host."""
@@ -114,7 +117,7 @@ def _hosts(body: Mapping[str, object], cluster: str, *, prefix: str, field: str)
             host=HostId(_word(host.get("name"), field=f"{where}.name")),
             gpus=_gpus(host.get("gpus", body.get("gpus_per_host")), field=f"{where}.gpus"),
             gpu_type=_word(host.get("gpu_type", body.get("gpu_type")), field=f"{where}.gpu_type"),
-            block=_word(block, field=f"{where}.block"),
+            block=_block(block, field=f"{where}.block"),
             cluster=cluster,
             address=address,
         )
@@ -152,6 +155,14 @@ def _word(value: object, *, field: str) -> str:
     if not isinstance(value, str):
         raise Refusal(field=field, problem=f"{shown(value)} is not text", fix="put it in quotes")
     return check_word(value, field=field)
+
+
+def _block(value: object, *, field: str) -> str:
+    """The path of a block: `rack1`, or `row1/rack1` in a block of blocks."""
+    parts = value.split("/") if isinstance(value, str) else [value]
+    if len(parts) > BLOCK_LEVELS_MAX:
+        raise Refusal(field=field, problem=f"{len(parts)} levels", fix=f"use at most {BLOCK_LEVELS_MAX}")
+    return "/".join(_word(part, field=field) for part in parts)
 
 
 def _gpus(value: object, *, field: str) -> int:

@@ -55,6 +55,7 @@ class JobSpec(_message.Message):
     WORKING_DIRECTORY_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     GRACE_MS_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_FIELD_NUMBER: _builtins.int
     budget: _builtins.str
     user: _builtins.str
     """Empty: anonymous."""
@@ -70,6 +71,8 @@ class JobSpec(_message.Message):
     working_directory: _builtins.str
     grace_ms: _builtins.int
     """Between SIGTERM and SIGKILL; 0 means the default."""
+    topology: _builtins.str
+    """How close together the replicas are to be: any (also when empty), prefer-block or one-block."""
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -90,10 +93,11 @@ class JobSpec(_message.Message):
         working_directory: _builtins.str = ...,
         environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         grace_ms: _builtins.int = ...,
+        topology: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "command", b"command", "environment", b"environment", "gpu_type", b"gpu_type", "gpus_per_replica", b"gpus_per_replica", "grace_ms", b"grace_ms", "min_runtime_ms", b"min_runtime_ms", "name", b"name", "priority", b"priority", "replicas", b"replicas", "resumable", b"resumable", "user", b"user", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "command", b"command", "environment", b"environment", "gpu_type", b"gpu_type", "gpus_per_replica", b"gpus_per_replica", "grace_ms", b"grace_ms", "min_runtime_ms", b"min_runtime_ms", "name", b"name", "priority", b"priority", "replicas", b"replicas", "resumable", b"resumable", "topology", b"topology", "user", b"user", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

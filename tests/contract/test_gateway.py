@@ -6,13 +6,16 @@ from collections.abc import Sequence
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
+from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId, JobId, UserName
+from tenure.domain.job import Topology
 from tenure.domain.job_id import is_job_id
 from tenure.domain.reasons import JobState
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted
 from tenure.events.fact import Fact
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, ResumeRequested
 from tenure.events.placing import JobFinished
+from tenure.events.reports import HostRegistered
 from tenure.log.memory import MemoryLog
 from tenure.log.port import Appended, Expect, LogFull, Unavailable
 from tenure.v1 import budgets_pb2, hosts_pb2, jobs_pb2
@@ -85,6 +88,7 @@ BAD_JOBS = [
     ({"gpus_per_replica": 9}, "INVALID_ARGUMENT", "gpus_per_replica", "largest host has 8"),
     ({"replicas": 5}, "INVALID_ARGUMENT", "replicas", "each host fits 1, 4 hosts"),
     ({"gpu_type": "H10"}, "INVALID_ARGUMENT", "gpu_type", "did you mean H100"),
+    ({"topology": "one-blok"}, "INVALID_ARGUMENT", "topology", "did you mean one-block"),
     ({"command": []}, "INVALID_ARGUMENT", "command", "empty"),
     ({"command": [""]}, "INVALID_ARGUMENT", "command", "empty"),
     ({"command": ["true", "x" * 10_000_000]}, "INVALID_ARGUMENT", "command", "use at most 65536"),
@@ -104,6 +108,26 @@ def test_bad_jobs_are_refused_by_field_and_fix_and_nothing_is_written(log_under_
             error = await refused(submit(rig, **fields), code, f"{field}", words, ";")
             assert (error.details() or "").startswith(field)
         assert await rig.log.head() == before
+
+    play(log_under_test, scenario)
+
+
+def test_a_gang_that_no_block_holds_is_refused_with_the_arithmetic(log_under_test: LogUnderTest) -> None:
+    async def scenario(rig: Rig) -> None:
+        row = tuple(
+            HostSpec(host=HostId(f"r{n}"), gpus=8, gpu_type="H100", block=f"row/rack{n // 2}", cluster="test")
+            for n in range(6)
+        )
+        await rig.write(HostRegistered(at=NOW, agent="agent-2", hosts=row))
+        await rig.submit(replicas=6, topology="one-block")
+        await rig.submit(replicas=10, topology="prefer-block")
+        arithmetic = "asked 7 replicas x 8 GPUs in one block; in the largest, row, each host fits 1, 6 hosts make 6"
+        asked = submit(rig, replicas=7, topology="one-block")
+        await refused(
+            asked, "INVALID_ARGUMENT", "topology", arithmetic, "ask for at most 6 replicas, or for prefer-block"
+        )
+        shapes = [(fact.spec.replicas, fact.spec.topology) for fact in await submitted(rig)]
+        assert shapes == [(6, Topology.ONE_BLOCK), (10, Topology.PREFER_BLOCK)]
 
     play(log_under_test, scenario)
 

@@ -24,7 +24,18 @@ def test_every_option_reaches_the_gateway(tenure: Run, gateway: Canned, monkeypa
     tenure(
         *BASE,
         *("--gpus", "8", "--replicas", "4", "--resumable", "--priority", "-1", "--name", "fold"),
-        *("--gpu-type", "H100", "--grace", "45s", "--env", "A=1=2", "--env", "TOKEN_OF_MINE"),
+        *(
+            "--gpu-type",
+            "H100",
+            "--topology",
+            "one-block",
+            "--grace",
+            "45s",
+            "--env",
+            "A=1=2",
+            "--env",
+            "TOKEN_OF_MINE",
+        ),
         *("--workdir", "/data", "--idempotency-key", "k1", "--user", "ana"),
         *("--", "torchrun", "--nnodes=4", "train.py", "--gpus", "9"),
     )
@@ -40,6 +51,7 @@ def test_every_option_reaches_the_gateway(tenure: Run, gateway: Canned, monkeypa
         priority=-1,
         name="fold",
         gpu_type="H100",
+        topology="one-block",
         command=["torchrun", "--nnodes=4", "train.py", "--gpus", "9"],
         working_directory="/data",
         environment={"A": "1=2", "TOKEN_OF_MINE": "xyz"},

@@ -9,10 +9,10 @@ import pytest
 from tenure.domain.admission import COMMAND_BYTES_MAX, ENVIRONMENT_BYTES_MAX, REPLICAS_MAX, check_job
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import BudgetPath, HostId, UserName
-from tenure.domain.job import JobSpec, Launch
+from tenure.domain.job import JobSpec, Launch, Topology
 from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
-from tenure.domain.shape import ClusterShape, shape_of
+from tenure.domain.shape import ClusterShape, kind_of, shape_of
 from tenure.domain.tree import BudgetTree
 from tenure.domain.tree_check import check_tree
 from tenure.domain.units import HOUR, MINUTE
@@ -274,3 +274,39 @@ def test_the_cost_of_a_check_does_not_grow_with_the_hosts() -> None:
     for _ in range(rounds):
         check(SPEC, shape=vast)
     assert rounds / (time.perf_counter() - began) > 500  # some 50,000 a second on a quiet machine
+
+
+def blocks(**counts: int) -> list[HostSpec]:
+    """Hosts of eight GPUs in blocks; `row1__a` is the block `row1/a`."""
+    return [
+        HostSpec(host=HostId(f"{name}-{n}"), gpus=8, gpu_type="H100", block=name.replace("__", "/"), cluster="main")
+        for name, count in counts.items()
+        for n in range(count)
+    ]
+
+
+def test_a_gang_that_no_block_holds_is_refused_with_the_arithmetic() -> None:
+    shape = shape_of(blocks(b0=32, b1=32))
+    refusal = refused(shape=shape, replicas=40, gpus_per_replica=8, topology=Topology.ONE_BLOCK)
+    assert refusal.field == "topology"
+    assert "asked 40 replicas x 8 GPUs in one block; in the largest, b0, each host fits 1, 32 hosts" in refusal.problem
+    assert refusal.fix == "ask for at most 32 replicas, or for prefer-block"
+    fitting = dataclasses.replace(SPEC, replicas=40, gpus_per_replica=8)
+    for topology in (Topology.ANY, Topology.PREFER_BLOCK):
+        check(dataclasses.replace(fitting, topology=topology), shape=shape)
+    check(dataclasses.replace(fitting, replicas=32, topology=Topology.ONE_BLOCK), shape=shape)
+
+
+def test_a_block_of_blocks_holds_what_those_in_it_hold() -> None:
+    shape = shape_of(blocks(row1__a=20, row1__b=20, row2=30))
+    wanted = dataclasses.replace(SPEC, gpus_per_replica=8, topology=Topology.ONE_BLOCK)
+    check(dataclasses.replace(wanted, replicas=40), shape=shape)
+    refusal = refused(shape=shape, replicas=41, gpus_per_replica=8, topology=Topology.ONE_BLOCK)
+    assert "in the largest, row1, each host fits 1, 40 hosts make 40 replicas" in refusal.problem
+
+
+def test_hosts_that_move_are_counted_where_they_are() -> None:
+    before, after = blocks(b0=2, b1=2), blocks(b0=4)
+    shape = shape_of(before).changed(gone=map(kind_of, before), come=map(kind_of, after))
+    assert shape == shape_of(after)
+    assert shape.changed(gone=[kind_of(after[0])], come=[kind_of(after[0])]) is shape

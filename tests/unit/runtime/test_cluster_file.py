@@ -193,3 +193,13 @@ def test_hosts_in_short_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(Refusal) as caught:
         parse_hosts(text)
     assert caught.value.field == "--hosts"
+
+
+def test_a_block_may_lie_in_a_larger_one() -> None:
+    host = {"name": "a1", "gpus": 4, "gpu_type": "A100"}
+    (one,) = check_cluster({"hosts": [{**host, "block": "hall/row1/rack1"}]})
+    assert one.block == "hall/row1/rack1"
+    for block, problem in (("row1/", "not a usable name"), ("/rack1", "not a usable name"), ("a/b/c/d/e", "5 levels")):
+        with pytest.raises(Refusal, match=problem) as caught:
+            check_cluster({"hosts": [{**host, "block": block}]})
+        assert caught.value.field == "clusters[0].hosts[0].block"
