@@ -70,8 +70,9 @@ class Pool:
         """Whether all replicas fit, and where they must lie in one block, in one block."""
         if self.free < replicas * gpus or self.fits(gpus) < replicas:
             return False
-        if topology is Topology.ANY or not must_be_one_block(topology, replicas):
-            return True
+        return not must_be_one_block(topology, replicas) or self._block_fits(replicas, gpus)
+
+    def _block_fits(self, replicas: int, gpus: int) -> bool:
         return any(replicas_in(self.tally(block).counts, gpus) >= replicas for block in self.one_block(replicas, gpus))
 
     def one_block(self, replicas: int, gpus: int) -> list[Block]:
@@ -200,8 +201,10 @@ class Room:
 
     def fits(self, gpu_type: str | None, replicas: int, gpus: int, topology: Topology) -> bool:
         """Whether a gang of this shape fits as a whole in one pool, and in one block of it if it has to."""
+        wanted = replicas * gpus
         for name, pool in self.pools.items():
-            if (gpu_type is None or gpu_type == name[1]) and pool.fits_together(topology, replicas, gpus):
+            of_type = gpu_type is None or gpu_type == name[1]
+            if of_type and pool.free >= wanted and pool.fits_together(topology, replicas, gpus):
                 return True
         return False
 

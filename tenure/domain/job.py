@@ -29,6 +29,9 @@ class Topology(StrEnum):
     ONE_BLOCK = "one-block"
     """In one of the smallest blocks that could hold the gang if they were empty, or not at all."""
 
+    __hash__ = str.__hash__
+    """Classes of jobs are keys with a topology in them: an enumeration's own hash costs a call each time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:

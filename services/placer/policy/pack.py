@@ -6,7 +6,7 @@ block that it fits best, or if none holds it, of as few blocks as are enough, wh
 one host goes to the fullest block that has a host as full, so that whole blocks stay free.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from services.placer.blocks import Block, replicas_in
 from services.placer.room import Pool, Room
@@ -40,7 +40,7 @@ def choose_hosts(pool: Pool, *, replicas: int, gpus: int, topology: Topology = T
             return [(_first_with(pool, free) if anywhere else _in_fullest_block(pool, free), replicas)]
     if not pool.fits_together(topology, replicas, gpus):
         return None
-    return _emptiest(pool, pool.masks, replicas, gpus) if anywhere else _in_few_blocks(pool, replicas, gpus, topology)
+    return _emptiest(pool.masks, replicas, gpus) if anywhere else _in_few_blocks(pool, replicas, gpus, topology)
 
 
 def _first_with(pool: Pool, free: int) -> HostId:
@@ -108,13 +108,14 @@ def _gather(pool: Pool, block: Block, replicas: int, gpus: int, shares: list[Sha
         if chosen.get(inner):
             _gather(pool, inner, chosen[inner], gpus, shares)
     if left:
-        shares += _emptiest(pool, block.hosts, left, gpus)
+        here = {host: pool.masks[host] for host in block.hosts if host in pool.masks}
+        shares += _emptiest(here, left, gpus)
 
 
-def _emptiest(pool: Pool, hosts: Iterable[HostId], replicas: int, gpus: int) -> list[Share]:
+def _emptiest(masks: dict[HostId, int], replicas: int, gpus: int) -> list[Share]:
     """So many replicas on the emptiest of these hosts, which are enough, in order of name."""
-    masks, left = pool.masks, replicas
-    able = [(masks[host].bit_count(), host) for host in hosts if host in masks and masks[host].bit_count() >= gpus]
+    able = [(mask.bit_count(), host) for host, mask in masks.items() if mask.bit_count() >= gpus]
+    left = replicas
     chosen: list[Share] = []
     for free, host in sorted(able, reverse=True):
         count = min(left, free // gpus)

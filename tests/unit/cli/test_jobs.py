@@ -106,6 +106,13 @@ def test_a_job_is_shown_with_its_runs(tenure: Run, two: Canned) -> None:
     assert out.splitlines()[-1].split()[:2] == ["j1.1", "running"] and "h000:0,1" in out
 
 
+def test_a_job_tells_the_topology_it_asked_for(tenure: Run, two: Canned) -> None:
+    assert "Topology" not in tenure("job", "j1").out and tenure("job", "j1", "--json").json()["topology"] == "any"
+    next(job for job in two.jobs if job.job_id == "j1").spec.topology = "one-block"
+    assert "Topology      one-block" in tenure("job", "j1").out
+    assert tenure("job", "j1", "--json").json()["topology"] == "one-block"
+
+
 def test_a_job_as_json_has_the_run_s_hosts(tenure: Run, two: Canned) -> None:
     document = tenure("job", "j1", "--json").json()
     assert document["runs"][0]["hosts"] == {"h000": [0, 1]} and document["runs"][0]["exit_code"] is None

@@ -107,6 +107,7 @@ def test_numbers_out_of_reason_are_the_gateway_s_to_refuse(tenure: Run, gateway:
         (("--gpus", "1", "--min-runtime", "5m", "--budget", "a"), "CMD"),
         (("--gpus", "1", "--min-runtime", "5m", "--budget", "a", "--env", "=x", "true"), "--env"),
         (("--gpus", "1", "--min-runtime", "5m", "--budget", "a", "--count", "10001", "true"), "--count"),
+        (("--gpus", "1", "--min-runtime", "5m", "--budget", "a", "--topology", "rack", "true"), "--topology"),
         (("--gpus", "1", "--min-runtime", "5m", "--budget", "a", "--nonsense", "true"), "--nonsense"),
     ],
 )
