@@ -20,7 +20,7 @@ from services.agent.log_server import LogServer
 from services.agent.state import State
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId
-from tenure.domain.names import check_word
+from tenure.domain.names import check_block, check_word
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import SECOND, Millis
 from tenure.events.reports import Heartbeat
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     hosts.add_argument("--cluster-file", type=Path, help="cluster.yaml whose hosts are virtual and all here")
     parser.add_argument("--provider", choices=("virtual", "nvidia"), default="virtual", help="where GPUs come from")
     parser.add_argument("--host", default=socket.gethostname(), help="name of this host (provider nvidia)")
-    parser.add_argument("--block", default="b0", help="topology block of this host (provider nvidia)")
+    parser.add_argument("--block", default="b0", help="its block, such as rack1 or row1/rack1 (provider nvidia)")
     parser.add_argument("--address", default="127.0.0.1", help="where other hosts reach this one (provider nvidia)")
     parser.add_argument("--checkpoints", type=Path, help="folder of checkpoint directories, shared between hosts")
     parser.add_argument(
@@ -179,7 +179,7 @@ def make_hosts(arguments: argparse.Namespace) -> tuple[dict[HostId, GpuProvider]
             host=name,
             gpus=len(gpus),
             gpu_type=gpus[0].type,
-            block=check_word(arguments.block, field="--block"),
+            block=check_block(arguments.block, field="--block"),
             cluster=check_word(gpus[0].type, field="GPU type"),
             address=arguments.address,
         )

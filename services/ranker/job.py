@@ -3,6 +3,7 @@
 import msgspec
 
 from tenure.domain.ids import BudgetPath, JobId, UserName
+from tenure.domain.job import Topology
 from tenure.domain.units import GpuMillis, Millis
 from tenure.events.budgets import JobAdmitted
 
@@ -19,6 +20,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     min_runtime_ms: Millis
     priority: int
     submitted_at: Millis
+    topology: Topology = Topology.ANY
 
     @property
     def gpus(self) -> int:
@@ -49,4 +51,5 @@ def job_from(fact: JobAdmitted) -> Job:
         min_runtime_ms=spec.min_runtime_ms,
         priority=spec.priority,
         submitted_at=fact.submitted_at,
+        topology=spec.topology,
     )

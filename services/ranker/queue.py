@@ -207,6 +207,7 @@ class Queue:
             job.min_runtime_ms,
             job.priority,
             reserved,
+            job.topology,
         )
         line = self._lines.get(alike)
         if line is None:

@@ -17,15 +17,13 @@ from pathlib import Path
 
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId
-from tenure.domain.names import check_word
+from tenure.domain.names import check_block, check_word
 from tenure.domain.nearest import shown, unknown_key
 from tenure.domain.refusal import Refusal
 from tenure.domain.shape import GPUS_PER_HOST_MAX, HOSTS_MAX
 from tenure.runtime.yaml_file import load_yaml
 
 HOSTS_PER_BLOCK = 32
-BLOCK_LEVELS_MAX = 4
-"""Blocks in blocks: racks, rows, halls, sites."""
 VIRTUAL = "virtual"
 CLUSTER_NAME_MAX = 48
 """Leaves room for `-h00000` in the name of a host."""
@@ -159,10 +157,7 @@ def _word(value: object, *, field: str) -> str:
 
 def _block(value: object, *, field: str) -> str:
     """The path of a block: `rack1`, or `row1/rack1` in a block of blocks."""
-    parts = value.split("/") if isinstance(value, str) else [value]
-    if len(parts) > BLOCK_LEVELS_MAX:
-        raise Refusal(field=field, problem=f"{len(parts)} levels", fix=f"use at most {BLOCK_LEVELS_MAX}")
-    return "/".join(_word(part, field=field) for part in parts)
+    return check_block(value, field=field) if isinstance(value, str) else _word(value, field=field)
 
 
 def _gpus(value: object, *, field: str) -> int:

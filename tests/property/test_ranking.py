@@ -227,6 +227,7 @@ def alike_to(state: State, name: JobId) -> Alike:
         job.min_runtime_ms,
         job.priority,
         name in state.reserved,
+        job.topology,
     )
 
 

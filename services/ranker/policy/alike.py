@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tenure.domain.ids import BudgetPath, UserName
+from tenure.domain.job import Topology
 from tenure.domain.units import Millis
 
 AT_ONCE_MAX = 256
@@ -25,6 +26,7 @@ class Alike(NamedTuple):
     priority: int
     reserved: bool
     """Their commitment is counted already (P8)."""
+    topology: Topology = Topology.ANY
 
 
 def at_once(alike: Alike, *, gpus_by_type: Mapping[str, int]) -> int:

@@ -10,7 +10,7 @@ from services.ranker.state import State
 from simulator.actor import Actor
 from tenure.domain.host import HostState
 from tenure.domain.ids import BudgetPath, FactId, HostId, JobId, Position, RunId, UserName
-from tenure.domain.job import JobSpec, Launch, ReplicaPlace
+from tenure.domain.job import JobSpec, Launch, ReplicaPlace, Topology
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import EndCause, JobState, Reason, Why
 from tenure.domain.tree import PPM, BudgetNode, BudgetTree
@@ -100,6 +100,7 @@ class Scene:
         submitted_at: Millis | None = None,
         priority: int = 0,
         gpu_type: str | None = None,
+        topology: Topology = Topology.ANY,
     ) -> JobId:
         """A job enters the queue now."""
         spec = JobSpec(
@@ -110,6 +111,7 @@ class Scene:
             min_runtime_ms=min_runtime_ms,
             priority=priority,
             gpu_type=gpu_type,
+            topology=topology,
             launch=Launch(command=("true",)),
         )
         job = JobId(name)

@@ -3,6 +3,7 @@
 import pytest
 
 from services.ranker.policy.setback import setback
+from tenure.domain.job import Topology
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import JobState
 from tenure.domain.units import DAY, HOUR, MINUTE
@@ -240,3 +241,11 @@ def test_of_jobs_that_are_alike_as_many_as_could_run_at_once(gpu_type: str | Non
     scene.job("unlike", "a", gpus=9, gpu_type=gpu_type, priority=-1)
     listed = 110 if gpu_type is None else 10
     assert scene.order() == [*[f"j{number:03}" for number in range(listed)], "unlike"]
+
+
+def test_gangs_that_wait_for_a_block_hide_none_that_does_not() -> None:
+    scene = Scene(HALVES, gpus=100)
+    for number in range(20):
+        scene.job(f"j{number:02}", "a", gpus=10, replicas=2, topology=Topology.ONE_BLOCK)
+    scene.job("last", "a", gpus=10, replicas=2)
+    assert scene.order() == [*[f"j{number:02}" for number in range(5)], "last"]
