@@ -34,7 +34,8 @@ def test_a_gang_starts_whole_or_not_at_all_and_holds_nothing_meanwhile() -> None
 
 
 def test_fragments_are_said_with_the_largest_hole() -> None:
-    scene = Scene(hosts=3)
+    scene = Scene(hosts=4)
+    scene.running("full", "b", gpus=8)
     for name in ("x", "y", "z"):
         scene.running(name, "b", gpus=5)
     scene.job("j", "b", gpus=8)
