@@ -11,11 +11,12 @@ from services.placer.core import Job, Run, gpu_mask
 from services.placer.policy.hope import hopeful
 from services.placer.policy.may_disrupt import AskingJob, may_disrupt
 from services.placer.policy.openings import Openings
+from services.placer.policy.reserve import forbidden
 from services.placer.policy.victims import find_victims
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.host import HostState
-from tenure.domain.ids import RunId
+from tenure.domain.ids import HostId, RunId
 from tenure.domain.job import JobSpec, gpus_by_host
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason
@@ -134,18 +135,24 @@ def test_victims_are_complete_permitted_and_none_is_needless(scene: Scene) -> No
     for job in (job for job in state.core.jobs.values() if job.job in state.waiting.line_of):
         room, spec = free_masks(state), job.spec
         open_runs = [run for run in state.core.runs.values() if permitted(state, run, job, scene.now, scene.policy)]
-        plan = find_victims(state, job, scene.now, openings=openings, policy=scene.policy)
+        kept = forbidden(state, job=job.job, spec=spec, now=scene.now)
+        plan = find_victims(state, job, scene.now, openings=openings, policy=scene.policy, blocked=kept)
         line = state.waiting.line_of[job.job]
         assert (line in hope.free) == fits(room, spec), "a class has hope of free GPUs if it fits, and only then"
         if plan is None:
-            assert not open_runs or not fits(without(room, open_runs), spec), "there was a way"
+            assert not open_runs or not fits(besides(without(room, open_runs), kept), spec), "there was a way"
             continue
         assert line in hope.free or line in hope.victims, "a class with a way has hope"
         assert len(plan.placement) == spec.replicas
         assert all(victim.run in open_runs for victim in plan.victims)
         for needless in plan.victims:
             others = [victim.run for victim in plan.victims if victim is not needless]
-            assert not fits(without(room, others), spec), "a proper subset would do"
+            assert not fits(besides(without(room, others), kept), spec), "a proper subset would do"
+
+
+def besides(room: dict[str, int], kept: Mapping[HostId, int]) -> dict[str, int]:
+    """The room without what reservations keep (P8)."""
+    return {host: mask & ~kept.get(HostId(host), 0) for host, mask in room.items()}
 
 
 @settings(max_examples=150, deadline=None)

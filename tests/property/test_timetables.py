@@ -62,6 +62,6 @@ def test_a_latest_start_never_slips_and_is_kept(
     check_reservations([entry.fact for entry in recorded])
     for entry in recorded:
         if isinstance(entry.fact, ReservationMade):
-            assert entry.fact.latest_start <= entry.fact.at + policy.min_runtime_cap_ms + policy.grace_max_ms, (
+            assert entry.fact.latest_start <= entry.fact.at + policy.promise_horizon_ms + policy.grace_max_ms, (
                 "the horizon"
             )
