@@ -82,7 +82,7 @@ def test_a_job_is_shown_with_its_runs_reason_rank_and_charge(log_under_test: Log
         shown = await get(rig, job)
         assert (shown.state, shown.rank, shown.latest_start_ms) == ("queued", 2, NOW + 9)
         assert (shown.why.rule, shown.why.reason, shown.why.numbers["gpus_free"]) == ("P6", "defer_no_room", "0")
-        assert shown.spec == good_job(environment={"A": "1"}, grace_ms=30_000)
+        assert shown.spec == good_job(environment={"A": "1"}, grace_ms=30_000, topology="any")
         await start(rig, job, at=now - 10_000)
         shown = await get(rig, job)
         (run,) = shown.runs
