@@ -111,27 +111,22 @@ def _blocked_gangs(state: State, now: Millis) -> dict[JobId, Line]:
 def _gangs(state: State) -> Iterator[tuple[JobId, Line, Millis]]:
     """Waiting allocated jobs that need several hosts and have no reservation, and when to look at them (again).
 
-    Where one of a class has no timetable no other has: the class is looked at again when one of it is.
+    Who was never told that there is none is looked at when it comes. After that a class is looked at by one of it:
+    where there is none for one there is none for the others.
     """
-    reservations = state.core.reservations
+    said, reservations = state.core.said, state.core.reservations
     for (_, replicas, gpus, _), lines in state.waiting.of_shape.items():
         for line in lines if replicas * gpus > state.largest_host else ():
             if line.alike.min_runtime_ms:
-                look_at = _look_at(state, line)
+                told = {
+                    job: said[job].at + LOOK_AGAIN_AFTER
+                    for job in line.jobs
+                    if job in said and said[job].reason is Reason.DEFER_NO_TIMETABLE
+                }
+                look_again_at = max(told.values(), default=0)
                 for job in line.jobs:
                     if job not in reservations:
-                        yield job, line, look_at
-
-
-def _look_at(state: State, line: Line) -> Millis:
-    """When the class is to be looked at (again)."""
-    said = state.core.said
-    looked = [
-        said[job].at + LOOK_AGAIN_AFTER
-        for job in line.jobs
-        if job in said and said[job].reason is Reason.DEFER_NO_TIMETABLE
-    ]
-    return max(looked, default=0)
+                        yield job, line, look_again_at if job in told else 0
 
 
 def drop_broken(state: State, now: Millis) -> Iterator[ReservationDropped]:
