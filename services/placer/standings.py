@@ -1,6 +1,6 @@
 """The ratios of budgets (P3) as the placer compares them: the ranking's numbers plus what was promised since."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from tenure.domain.ids import BudgetPath
 from tenure.domain.tree import lineage
@@ -25,31 +25,22 @@ class Standings:
             self._ratios.pop(path, None)
             self._added[path] = self._added.get(path, 0) + gpu_ms
 
-    def plus(self, added: Mapping[BudgetPath, GpuMillis], *, faded: float) -> "Standings":
-        """Others: these when leaves have so much more, and this part of what was charged has left the window."""
-        other = Standings(self._published.values())
-        other._added = dict(self._added)
-        for path, standing in self._published.items():
-            other._added[path] = other._added.get(path, 0) - round(standing.charged_gpu_ms * faded)
-        for budget, gpu_ms in added.items():
-            other.add(budget, gpu_ms)
-        return other
-
-    def ratio(self, path: BudgetPath, *, less: GpuMillis = 0) -> float:
+    def ratio(self, path: BudgetPath, *, less: GpuMillis = 0, faded: float = 0.0) -> float:
         """(charged in window + commitment) / entitlement; infinite without entitlement or standing.
 
-        `less`: of the commitment so much is not to be counted.
+        `less`: of the commitment so much is not to be counted. `faded`: this part of what was charged has left the window.
         """
-        if less:
-            return self._ratio(path, less=less)
+        if less or faded:
+            return self._ratio(path, less=less, faded=faded)
         known = self._ratios.get(path)
         if known is None:
-            known = self._ratios[path] = self._ratio(path, less=0)
+            known = self._ratios[path] = self._ratio(path, less=0, faded=0.0)
         return known
 
-    def _ratio(self, path: BudgetPath, *, less: GpuMillis) -> float:
+    def _ratio(self, path: BudgetPath, *, less: GpuMillis, faded: float) -> float:
         standing = self._published.get(path)
         if standing is None or standing.entitlement_gpu_ms <= 0:
             return float("inf")
-        used = standing.charged_gpu_ms + standing.commitment_gpu_ms + self._added.get(path, 0) - less
+        left = standing.charged_gpu_ms - round(standing.charged_gpu_ms * faded)
+        used = left + standing.commitment_gpu_ms + self._added.get(path, 0) - less
         return used / standing.entitlement_gpu_ms

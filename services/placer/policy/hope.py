@@ -27,6 +27,8 @@ def hopeful(state: State, openings: Openings) -> Hope:
     room, reach, loose = state.room, state.reach, state.loose.bunches
     free = room.free
     look = bool(loose) and state.barren != (state.grown, state.ratios)
+    if not free and not look:
+        return hope
     for shape, lines in state.waiting.of_shape.items():
         if shape[1] * shape[2] <= free and room.fits(*shape):
             hope.free.update(lines)

@@ -8,44 +8,59 @@ from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import BudgetPath
 from tenure.domain.policy import Policy
+from tenure.domain.tree import lineage
 from tenure.domain.units import HOUR, GpuMillis, Millis
 
 STEP: Millis = HOUR
 
 
 class Outlook:
-    """The standings of now and of each later hour, worked out when they are asked for."""
+    """The ratios of now and of each later hour, worked out when they are asked for."""
 
     def __init__(self, state: State, now: Millis, *, standings: Standings, policy: Policy) -> None:
-        self.policy = policy
+        self.policy, self.standings = policy, standings
         self.instants = range(now, now + policy.promise_horizon_ms + 1, STEP)
         self._state, self._now = state, now
-        self._known = {now: standings}
+        self._beyond: dict[BudgetPath, list[GpuMillis]] | None = None
 
-    @property
-    def standings(self) -> Standings:
-        """Those of now."""
-        return self._known[self._now]
+    def ratio(self, path: BudgetPath, at: Millis, *, less: GpuMillis = 0) -> float:
+        """What is expected at one of the instants. `less`: of the commitment so much is not to be counted."""
+        if at == self._now:
+            return self.standings.ratio(path, less=less)
+        if self._beyond is None:
+            self._beyond = self._had_beyond()
+        ahead = at - self._now
+        beyond = self._beyond.get(path)
+        more = 0 if beyond is None else beyond[ahead // STEP]
+        return self.standings.ratio(path, less=less - more, faded=ahead / self.policy.lookback_ms)
 
-    def at(self, instant: Millis) -> Standings:
-        """What is expected then."""
-        known = self._known.get(instant)
-        if known is None:
-            faded = (instant - self._now) / self.policy.lookback_ms
-            known = self._known[instant] = self.standings.plus(self._had_until(instant), faded=faded)
-        return known
+    def _had_beyond(self) -> dict[BudgetPath, list[GpuMillis]]:
+        """By budget, and by hour, what the allocated runs at or below it will have had beyond their protections.
 
-    def _had_until(self, instant: Millis) -> dict[BudgetPath, GpuMillis]:
-        """By budget what its allocated runs will have had beyond their protections."""
-        core, now = self._state.core, self._now
-        had: dict[BudgetPath, GpuMillis] = {}
+        A run that has `gpus` from `past` on has gpus x (hour - past) by then: the sum over runs takes two numbers.
+        """
+        hours, now, core = len(self.instants), self._now, self._state.core
+        slope: dict[BudgetPath, list[int]] = {}
+        offset: dict[BudgetPath, list[GpuMillis]] = {}
         for key, bunch in self._state.loose.bunches.items():
             if key is not None:
-                had[key.budget] = had.get(key.budget, 0) + bunch.gpus * (instant - now)
+                slope.setdefault(key.budget, [0] * hours)[0] += bunch.gpus
         for run_id in self._state.firm:
             run = core.runs[run_id]
-            past = instant - max(now, run.protected_until or now)
-            if past > 0:
+            past = max(0, (run.protected_until or now) - now)
+            hour = -(-past // STEP)
+            if hour < hours:
                 spec = core.jobs[run.job].spec
-                had[spec.budget] = had.get(spec.budget, 0) + spec.gpus * past
-        return had
+                slope.setdefault(spec.budget, [0] * hours)[hour] += spec.gpus
+                offset.setdefault(spec.budget, [0] * hours)[hour] += spec.gpus * past
+        beyond: dict[BudgetPath, list[GpuMillis]] = {}
+        for budget, gpus in slope.items():
+            rate = behind = 0
+            offsets = offset.get(budget)
+            above = [beyond.setdefault(path, [0] * hours) for path in lineage(budget)]
+            for hour in range(hours):
+                rate += gpus[hour]
+                behind += offsets[hour] if offsets is not None else 0
+                for had in above:
+                    had[hour] += rate * hour * STEP - behind
+        return beyond

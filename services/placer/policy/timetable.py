@@ -6,10 +6,11 @@ with those to come if nobody starts (see `outlook`). The earliest instant at whi
 the hosts are those of the fewest blocks, if the gang cares, and then those that disturb the least.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from services.placer.blocks import Block, replicas_in
-from services.placer.core import Job, Run, masks_of
+from services.placer.core import Job, masks_of
 from services.placer.policy.may_disrupt import is_lower
 from services.placer.policy.outlook import Outlook
 from services.placer.policy.pack import pack_into
@@ -50,40 +51,34 @@ class _Given:
     """When the asker may have what a run holds."""
 
     def __init__(self, state: State, job: Job, now: Millis, *, outlook: Outlook, before: Millis | None) -> None:
-        self._state, self._now, self._by, self._outlook = state, now, asking(job.spec), outlook
-        self._before = float("inf") if before is None else before
+        self._now, self._by, self._outlook = now, asking(job.spec), outlook
+        self.before = float("inf") if before is None else before
         self._own = job.spec.commitment_gpu_ms if job.job in state.core.reservations else 0
         """What the standings count for the reservation that it has."""
         self._lower_from: dict[tuple[BudgetPath, BudgetPath], Millis | None] = {}
 
-    def at(self, run: Run) -> Millis | None:
-        """The instant, or None for never, and for too late."""
-        if run.stop is not None:
-            return None  # its GPUs may be kept for somebody: they are free soon, and then they count
-        spec = self._state.core.jobs[run.job].spec
-        if not spec.allocated:
-            return self._now
-        if run.protected_until is None or run.protected_until >= self._before:
-            return None
-        right = self._right(spec)
-        if right is None:
-            return None
-        at = max(run.protected_until, right) + spec.grace_ms
-        return at if at < self._before else None
+    def from_on(self, budget: BudgetPath, priority: int) -> Millis | None:
+        """From when on P5 gives allocated runs past their protection to the asker, if nobody starts until then.
 
-    def _right(self, victim: JobSpec) -> Millis | None:
-        """From when on P5 gives such a run to the asker, if nobody starts until then; None if not in sight."""
-        sides = parting(self._by.budget, victim.budget)
+        None if not in sight, or too late.
+        """
+        sides = parting(self._by.budget, budget)
         if sides is None:
-            return self._now if self._by.priority > victim.priority else None
+            return self._now if self._by.priority > priority else None
         if sides not in self._lower_from:
-            self._lower_from[sides] = next((at for at in self._outlook.instants if self._is_lower(sides, at)), None)
+            self._lower_from[sides] = self._find_lower(*sides)
         return self._lower_from[sides]
 
-    def _is_lower(self, sides: tuple[BudgetPath, BudgetPath], at: Millis) -> bool:
-        standings, own = self._outlook.at(at), self._own
-        asking, holding = (standings.ratio(path, less=own if path in lineage(self._by.budget) else 0) for path in sides)
-        return at < self._before and is_lower(asking, holding, policy=self._outlook.policy)
+    def _find_lower(self, asking: BudgetPath, holding: BudgetPath) -> Millis | None:
+        ratio, policy = self._outlook.ratio, self._outlook.policy
+        line = lineage(self._by.budget)
+        less, least = (self._own if path in line else 0 for path in (asking, holding))
+        for at in self._outlook.instants:
+            if at >= self.before:
+                return None
+            if is_lower(ratio(asking, at, less=less), ratio(holding, at, less=least), policy=policy):
+                return at
+        return None
 
 
 def _in_pool(state: State, pool: Pool, job: Job, given: _Given, now: Millis) -> Timetable | None:
@@ -98,7 +93,7 @@ def _in_pool(state: State, pool: Pool, job: Job, given: _Given, now: Millis) -> 
         if host in site_of:
             fits[site_of[host]] += mask.bit_count() // gpus
     latest = now
-    for at, host, gained, _ in sorted(_gains(state, pool, given, taken)):
+    for at, host, gained, _ in sorted(_gains(state, pool, given, taken, now)):
         if max(fits, default=0) >= spec.replicas:
             break
         before = masks[host]
@@ -114,17 +109,44 @@ def _in_pool(state: State, pool: Pool, job: Job, given: _Given, now: Millis) -> 
     return Timetable(placement=placement, latest_start=latest, waits_for=in_the_way(state, placement))
 
 
-def _gains(state: State, pool: Pool, given: _Given, taken: dict[HostId, int]) -> list[Gain]:
-    """What the runs in this pool hold, each with the instant from which the gang may have it."""
+def _gains(state: State, pool: Pool, given: _Given, taken: dict[HostId, int], now: Millis) -> list[Gain]:
+    """What the runs in this pool hold, each with the instant from which the gang may have it.
+
+    Not of those that were told to end: their GPUs may be kept for somebody. They are free soon, and then they count.
+    """
     gains: list[Gain] = []
-    for run in state.core.runs.values():
-        at = given.at(run)
-        if at is None:
-            continue
-        for host, mask in state.masks[run.run].items():
-            if host in pool.masks and mask & ~taken.get(host, 0):
-                gains.append((at, host, mask & ~taken.get(host, 0), run.run))
+    masks, here = state.masks, pool.masks
+    for run, at in _had_from(state, given, now):
+        for host, mask in masks[run].items():
+            if host in here:
+                left = mask & ~taken.get(host, 0)
+                if left:
+                    gains.append((at, host, left, run))
     return gains
+
+
+def _had_from(state: State, given: _Given, now: Millis) -> Iterator[tuple[RunId, Millis]]:
+    """The runs that the gang may have, each from when on."""
+    runs, jobs, before = state.core.runs, state.core.jobs, given.before
+    for key, bunch in state.loose.bunches.items():
+        right = now if key is None else given.from_on(key.budget, key.priority)
+        if right is None:
+            continue
+        for run_id in bunch.runs:
+            at = right if key is None else right + jobs[runs[run_id].job].spec.grace_ms
+            if at < before:
+                yield run_id, at
+    for run_id in state.firm:
+        run = runs[run_id]
+        until = run.protected_until
+        if until is None or until >= before:
+            continue
+        spec = jobs[run.job].spec
+        right = given.from_on(spec.budget, spec.priority)
+        if right is not None:
+            at = max(until, right) + spec.grace_ms
+            if at < before:
+                yield run_id, at
 
 
 def _least_disturbing(state: State, pool: Pool, sites: list[Block], spec: JobSpec, now: Millis) -> Pool:
