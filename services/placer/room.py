@@ -3,7 +3,7 @@
 A decision tries things out in the room itself and takes them back at its end (`trial`), so it costs what it changes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from services.placer.blocks import Block, Layout, Layouts, PoolName, change_count, replicas_in
@@ -83,12 +83,17 @@ class Pool:
         """The blocks, or the whole pool, in one of which a gang has to fit; none of them lies in another."""
         return self.one_block(replicas, gpus) if must_be_one_block(topology, replicas) else [self.layout.root]
 
+    def hosts_in(self, block: Block) -> Iterable[HostId]:
+        """The hosts of the pool that lie in a block."""
+        if block is self.layout.root:
+            return self.masks
+        return [host for host in block.every_host() if host in self.masks]
+
     def within(self, block: Block) -> "Pool":
         """The part of the pool that lies in a block."""
         if block is self.layout.root:
             return self
-        here = sorted(host for host in block.every_host() if host in self.masks)
-        return Pool.of({host: self.masks[host] for host in here}, self.layout)
+        return Pool.of({host: self.masks[host] for host in sorted(self.hosts_in(block))}, self.layout)
 
     def tally(self, block: Block) -> "Tally | Pool":
         """What is free in a block: `counts` and `free`."""

@@ -87,7 +87,7 @@ def _in_pool(state: State, pool: Pool, job: Job, given: _Given, now: Millis) -> 
     masks = {host: mask & ~taken.get(host, 0) for host, mask in pool.masks.items()}
     gpus = spec.gpus_per_replica
     sites = pool.sites(spec.topology, spec.replicas, gpus)
-    site_of = {host: number for number, site in enumerate(sites) for host in site.every_host()}
+    site_of = {host: number for number, site in enumerate(sites) for host in pool.hosts_in(site)}
     fits = [0] * len(sites)
     for host, mask in masks.items():
         if host in site_of:
@@ -164,7 +164,7 @@ def _least_disturbing(state: State, pool: Pool, sites: list[Block], spec: JobSpe
     for site in sites:
         left, lost, held = spec.replicas, 0, 0
         here: dict[HostId, int] = {}
-        able = (host for host in site.every_host() if masks.get(host, 0).bit_count() >= gpus)
+        able = [host for host in pool.hosts_in(site) if masks[host].bit_count() >= gpus]
         for host in sorted(able, key=lambda h: (firm[h], h)):
             if left <= 0:
                 break
