@@ -122,8 +122,8 @@ def _run_assigned(state: State, fact: RunAssigned) -> None:
     job = core.jobs[fact.job]
     assert job.run is None, f"{fact.job} has {job.run} and cannot have {fact.run} as well"
     job.run, job.runs = fact.run, fact.number
-    state.give_up(fact.job)
     state.hold(run)
+    was_kept = state.give_up(fact.job)
     for host in state.masks[fact.run]:
         state.refresh(host)
     state.unindex_job(fact.job)
@@ -133,7 +133,8 @@ def _run_assigned(state: State, fact: RunAssigned) -> None:
     if fact.allocated and not counted:
         gpu_ms = job.spec.commitment_gpu_ms
         core.commitments.append(Commitment(position=core.position, budget=fact.budget, gpu_ms=gpu_ms))
-        state.ratios += 1
+        if not was_kept:  # else the same was counted while GPUs were kept for it
+            state.ratios += 1
     state.attention[fact.run] = None
 
 
@@ -224,6 +225,7 @@ def _job_finished(state: State, fact: JobFinished) -> None:
     state.ending.pop(fact.job, None)
     if fact.job in core.escrows:
         state.give_up(fact.job)
+        state.ratios += 1
         state.idle_until = None
     state.unreserve(fact.job)
     core.said.pop(fact.job, None)
@@ -235,12 +237,15 @@ def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
         state.unsaid.pop(fact.job, None)
     if fact.why.reason is Reason.DEFER_ESCROW_EXPIRED and fact.job in state.core.escrows:
         state.give_up(fact.job)
+        state.ratios += 1
         state.index_job(state.core.jobs[fact.job])
         state.idle_until = None
 
 
 def _reservation_made(state: State, fact: ReservationMade) -> None:
     is_better = fact.job in state.core.reservations
+    if is_better:
+        state.grown += 1  # whom the one before kept out may look again
     state.reserve(Reservation(job=fact.job, placement=fact.placement, latest_start=fact.latest_start))
     job = state.core.jobs.get(fact.job)
     if job is not None and not is_better:

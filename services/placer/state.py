@@ -215,19 +215,21 @@ class State:
 
     def keep(self, escrow: Escrow) -> None:
         """These GPUs are kept for an asker, who does not wait for others meanwhile."""
+        if escrow.job not in self.core.escrows:
+            self.ratios += 1  # the asker's commitment counts from now on
         self.core.escrows[escrow.job] = escrow
-        self.ratios += 1
         self._keep(escrow.placement)
         self.waiting.remove(escrow.job)
 
-    def give_up(self, job: JobId) -> None:
-        """Nothing is kept for the job any more, if anything was."""
+    def give_up(self, job: JobId) -> bool:
+        """Nothing is kept for the job any more. Returns whether something was."""
         escrow = self.core.escrows.pop(job, None)
-        if escrow is not None:
-            self.ratios += 1
-            for host, gpus in gpus_by_host(escrow.placement).items():
-                self.escrowed[host] &= ~gpu_mask(gpus)
-                self.refresh(host)
+        if escrow is None:
+            return False
+        for host, gpus in gpus_by_host(escrow.placement).items():
+            self.escrowed[host] &= ~gpu_mask(gpus)
+            self.refresh(host)
+        return True
 
     def index_job(self, job: Job) -> None:
         """Count it among those who wait, if it does."""

@@ -84,6 +84,9 @@ class _Given:
 def _in_pool(state: State, pool: Pool, job: Job, given: _Given, now: Millis) -> Timetable | None:
     """Let the GPUs come in, in order of time, until all replicas fit: in one block, if they have to lie in one."""
     spec, taken = job.spec, reserved_masks(state, but=job.job)
+    gains = _gains(state, pool, given, taken, now)
+    if sum([mask.bit_count() for _, _, mask, _ in gains]) + pool.free < spec.gpus:
+        return None
     masks = {host: mask & ~taken.get(host, 0) for host, mask in pool.masks.items()}
     gpus = spec.gpus_per_replica
     sites = pool.sites(spec.topology, spec.replicas, gpus)
@@ -93,7 +96,7 @@ def _in_pool(state: State, pool: Pool, job: Job, given: _Given, now: Millis) -> 
         if host in site_of:
             fits[site_of[host]] += mask.bit_count() // gpus
     latest = now
-    for at, host, gained, _ in sorted(_gains(state, pool, given, taken, now)):
+    for at, host, gained, _ in sorted(gains):
         if max(fits, default=0) >= spec.replicas:
             break
         before = masks[host]
