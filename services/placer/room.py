@@ -221,8 +221,8 @@ class Room:
         """The same of GPUs given as bits by host."""
         for host, mask in masks.items():
             pool = self._pool_of.get(host)
-            if pool is not None:
-                before = pool.masks[host]
+            before = 0 if pool is None else pool.masks[host]
+            if pool is not None and before & mask:
                 pool.set(host, before & ~mask)
                 if self._trail is not None:
                     self._trail.append((pool, host, before))

@@ -28,7 +28,7 @@ class Standings:
     def ratio(self, path: BudgetPath, *, less: GpuMillis = 0, faded: float = 0.0) -> float:
         """(charged in window + commitment) / entitlement; infinite without entitlement or standing.
 
-        `less`: of the commitment so much is not to be counted. `faded`: this part of what was charged has left the window.
+        `less`: of the commitment so much is not counted. `faded`: this part of what was charged has left the window.
         """
         if less or faded:
             return self._ratio(path, less=less, faded=faded)

@@ -4,6 +4,9 @@ What a run has inside its protection is in its budget's commitment already; what
 leaves the window meanwhile is taken to be the average of what was charged in it.
 """
 
+from collections import Counter
+from functools import cached_property
+
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import BudgetPath
@@ -22,11 +25,32 @@ class Outlook:
         self.instants = range(now, now + policy.promise_horizon_ms + 1, STEP)
         self._state, self._now = state, now
         self._beyond: dict[BudgetPath, list[GpuMillis]] | None = None
+        self._ratios: dict[tuple[BudgetPath, Millis], float] = {}
 
     def ratio(self, path: BudgetPath, at: Millis, *, less: GpuMillis = 0) -> float:
         """What is expected at one of the instants. `less`: of the commitment so much is not to be counted."""
         if at == self._now:
             return self.standings.ratio(path, less=less)
+        if less:
+            return self._ratio(path, at, less=less)
+        known = self._ratios.get((path, at))
+        if known is None:
+            known = self._ratios[path, at] = self._ratio(path, at, less=0)
+        return known
+
+    @cached_property
+    def held(self) -> dict[BudgetPath, int]:
+        """GPUs of allocated runs that were not told to end, by their budget."""
+        core, held = self._state.core, Counter[BudgetPath]()
+        for key, bunch in self._state.loose.bunches.items():
+            if key is not None:
+                held[key.budget] += bunch.gpus
+        for run in self._state.firm:
+            spec = core.jobs[core.runs[run].job].spec
+            held[spec.budget] += spec.gpus
+        return held
+
+    def _ratio(self, path: BudgetPath, at: Millis, *, less: GpuMillis) -> float:
         if self._beyond is None:
             self._beyond = self._had_beyond()
         ahead = at - self._now

@@ -43,6 +43,8 @@ def find_timetable(
     If it has one already: as if it had none. With `before` only a timetable whose latest start is earlier.
     """
     given = _Given(state, job, now, outlook=outlook, before=before)
+    if state.room.free + given.most(state) < job.spec.gpus:
+        return None
     found = [table for _, pool in state.room.pools_for(job.spec) if (table := _in_pool(state, pool, job, given, now))]
     return min(found, key=lambda table: table.latest_start, default=None)
 
@@ -68,6 +70,15 @@ class _Given:
         if sides not in self._lower_from:
             self._lower_from[sides] = self._find_lower(*sides)
         return self._lower_from[sides]
+
+    def most(self, state: State) -> int:
+        """At most so many GPUs of runs may the asker have, ever."""
+        unallocated = state.loose.bunches.get(None)
+        of_others = [gpus for budget, gpus in self._outlook.held.items() if self._is_open(budget)]
+        return sum(of_others, 0 if unallocated is None else unallocated.gpus)
+
+    def _is_open(self, budget: BudgetPath) -> bool:
+        return parting(self._by.budget, budget) is None or self.from_on(budget, self._by.priority) is not None
 
     def _find_lower(self, asking: BudgetPath, holding: BudgetPath) -> Millis | None:
         ratio, policy = self._outlook.ratio, self._outlook.policy
