@@ -90,9 +90,16 @@ class HostEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     last_seen: Millis = 0
     available: int = 0
     runs: dict[RunId, int] = {}
+    overdue: dict[RunId, None] = {}
+    """Those that should have left by now (P7): until they have, no other starts here."""
     comment: str = ""
     drain_asked: bool = False
     drain_fatal: bool = False
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether a run may start here."""
+        return self.state is HostState.HEALTHY and not self.overdue
 
     @property
     def held(self) -> int:

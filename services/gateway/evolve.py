@@ -182,6 +182,7 @@ def _run_ended(state: State, fact: RunEnded) -> None:
     for host, gpus in hosts_of(run.placement).items():
         if host in state.hosts:
             state.hosts[host].runs.pop(fact.run, None)
+            state.hosts[host].overdue.pop(fact.run, None)
             state.changed[host] = None
         if run.allocated:
             held.allocated -= gpus
@@ -209,6 +210,9 @@ def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
         entry.why = fact.why
         if fact.why.reason is Reason.DEFER_ESCROW_EXPIRED:
             entry.escrow = ()
+        for host, runs in fact.overdue.items():
+            on_host = state.hosts[host]
+            on_host.overdue.update((run, None) for run in runs if run in on_host.runs)
         state.move(entry, next_state(entry.state, PlacementDeferred, job=fact.job))
 
 

@@ -156,6 +156,11 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "it has been silent for far too long",
     ),
     _R.HOST_HEARD_AGAIN: ("it is heard again",),
+    _R.HOST_OVERDUE: (
+        "{runs} runs that were told to end are still there, {run} among them, beyond their grace",
+        "runs that were told to end are still there, beyond their grace",
+    ),
+    _R.HOST_RELEASED: ("the runs that it did not release in time are over",),
     _R.HOST_DRAIN_REQUESTED: ("a drain was asked for, with {runs} runs on it", "a drain was asked for"),
     _R.HOST_EMPTY: ("its last run is gone, {drained_ms} after the drain was asked for", "its last run is gone"),
     _R.HOST_RESUMED: ("an operator resumed it",),

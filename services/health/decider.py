@@ -70,7 +70,7 @@ def _changes(host: Host, verdict: Verdict | None, now: Millis) -> Iterator[Fact]
 
 def _watch_deadline(state: State, silence: Silence, name: HostId) -> Millis | None:
     host = state.core.hosts[name]
-    watched = host.state in (HostState.HEALTHY, HostState.DRAINING)
+    watched = host.state in (HostState.HEALTHY, HostState.DRAINING) or host.is_held_up
     return silence.suspect_at(host, state.core) if watched else None
 
 

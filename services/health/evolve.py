@@ -14,7 +14,7 @@ from tenure.events.catalogue import Kind
 from tenure.events.fact import Recorded
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
 from tenure.events.intake import DrainRequested, RepairCompleted, ResumeRequested
-from tenure.events.placing import RunAssigned, RunEnded
+from tenure.events.placing import PlacementDeferred, RunAssigned, RunEnded
 from tenure.events.reports import Heartbeat, HostRegistered
 
 
@@ -57,9 +57,10 @@ def _hear(host: Host, at: Millis, *, suspect_after_ms: Millis) -> None:
 def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     host = state.core.hosts[fact.host]
     check_transition(host, to=fact.state, reason=fact.why.reason)
+    was_silent = host.state in (HostState.SUSPECT, HostState.LOST) and not host.is_held_up
     if fact.state is HostState.SUSPECT:
         host.suspected_at = fact.at
-    if fact.state in (HostState.SUSPECT, HostState.LOST) and host.state is not fact.state:
+    if fact.state is HostState.LOST or (fact.why.reason is Reason.HOST_SILENT and not was_silent):
         host.signs = 0
     if fact.state is HostState.LOST:
         host.strange_runs = True  # its runs are given up; whether it still has them is unknown until its next beat
@@ -131,8 +132,16 @@ def _run_ended(state: State, fact: RunEnded) -> None:
     for name in hosts:
         host = state.core.hosts[name]
         host.runs.pop(fact.run, None)
-        if host.drain is not None:
+        overdue = host.overdue.pop(fact.run, False) is None
+        if host.drain is not None or overdue:
             state.touched[name] = None
+
+
+def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
+    for name, runs in fact.overdue.items():
+        host = state.core.hosts[name]
+        host.overdue.update(dict.fromkeys(run for run in runs if run in host.runs))
+        state.touched[name] = None
 
 
 _HEARD: dict[Kind, Callable[..., None]] = {HostRegistered: _host_registered, Heartbeat: _heartbeat}
@@ -145,6 +154,7 @@ _FOLD: dict[Kind, Callable[[State, Any], None]] = {
     RepairCompleted: _return_asked,
     RunAssigned: _run_assigned,
     RunEnded: _run_ended,
+    PlacementDeferred: _placement_deferred,
 }
 READS: tuple[Kind, ...] = (*_HEARD, *_FOLD)
 

@@ -62,7 +62,14 @@ class Host(msgspec.Struct, kw_only=True):
     returned: Return | None = None
     runs: dict[RunId, None] = {}
     """Runs assigned to it that have not ended."""
+    overdue: dict[RunId, None] = {}
+    """Those of them that it should have released by now (P7)."""
     story: tuple[Change, ...] = ()
+
+    @property
+    def is_held_up(self) -> bool:
+        """It is heard, and on record as suspect because of runs that it does not release."""
+        return self.state is HostState.SUSPECT and self.story[-1].reason is Reason.HOST_OVERDUE
 
 
 class Core(msgspec.Struct, kw_only=True):
@@ -87,6 +94,7 @@ class State:
         self.touched: dict[HostId, None] = dict.fromkeys(core.hosts)
         """Hosts of which something may have to be said. Scratch: `decide` drops those it has nothing to say of."""
         self.suspects: dict[HostId, None] = {}
+        """Those that are silent."""
         self.watched: dict[HostId, None] = {}
         """Hosts whose silence counts: healthy, draining, suspect."""
         self.watch = Watch()
@@ -100,10 +108,10 @@ class State:
         self.watched.pop(name, None)
         if host.state in WATCHED:
             self.watched[name] = None
-        if host.state is HostState.SUSPECT:
-            self.suspects[name] = None
-        elif host.state in (HostState.HEALTHY, HostState.DRAINING):
+        if host.state in (HostState.HEALTHY, HostState.DRAINING) or host.is_held_up:
             self.watch.add(name)
+        elif host.state is HostState.SUSPECT:
+            self.suspects[name] = None
 
     @property
     def position(self) -> Position:

@@ -49,6 +49,10 @@ class Run(msgspec.Struct, kw_only=True):
     protected_until: Millis | None = None
     checkpoint_at: Millis | None = None
     stop: Stop | None = None
+    overdue: tuple[HostId, ...] = ()
+    """Hosts that it should have left by now: it was told to end, and its grace and the slack are over (P7)."""
+    written_off: bool = False
+    """Its asker does not count on its GPUs any more and may ask for others: its host is heard, but keeps it."""
     started: dict[int, Millis] = {}
     exited: dict[int, ReplicaExit] = {}
 

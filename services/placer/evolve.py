@@ -60,6 +60,8 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     host = state.core.hosts[fact.host]
     state.core.hosts[fact.host] = Host(spec=host.spec, state=fact.state, last_seen=fact.last_seen, fatal=fact.fatal)
     state.refresh(fact.host)
+    if fact.why.reason is Reason.HOST_OVERDUE:
+        state.write_off(fact.host)
     if fact.state is HostState.DRAINING:
         state.draining[fact.host] = None
     else:
@@ -235,6 +237,10 @@ def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
     if fact.job in state.core.jobs:
         state.core.said[fact.job] = Said(reason=fact.why.reason, at=fact.at)
         state.unsaid.pop(fact.job, None)
+    for host, runs in fact.overdue.items():
+        for run in runs:
+            if run in state.core.runs:
+                state.be_overdue(state.core.runs[run], host)
     if fact.why.reason is Reason.DEFER_ESCROW_EXPIRED and fact.job in state.core.escrows:
         state.give_up(fact.job)
         state.ratios += 1

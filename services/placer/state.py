@@ -68,6 +68,8 @@ class State:
         self.ports: dict[int, int] = {}
         """MASTER_PORTs in use, by how many runs."""
         self.draining: dict[HostId, None] = {}
+        self.overdue: dict[HostId, dict[RunId, None]] = {}
+        """Hosts that did not release in time what these runs hold (P7): nothing starts there until they are over."""
         self.reserved: dict[JobId, dict[HostId, int]] = {}
         """By job with a reservation a bit for each GPU that is kept for it, by host."""
         self.largest_host = max((host.spec.gpus for host in core.hosts.values()), default=0)
@@ -129,8 +131,11 @@ class State:
             self.held[host] = held | mask
             self.runs_on.setdefault(host, {})[run.run] = None
         self.ports[run.master_port] = self.ports.get(run.master_port, 0) + 1
+        for host in run.overdue:
+            self.overdue.setdefault(host, {})[run.run] = None
         if run.stop is not None:
-            self._wait_for(run.stop.by, +1)
+            if not run.written_off:
+                self._wait_for(run.stop.by, +1)
             return
         spec = self.core.jobs[run.job].spec
         if not spec.allocated:
@@ -145,8 +150,12 @@ class State:
         """Mark the GPUs of `run` as free."""
         if run.stop is None:
             self.fasten(run)
-        else:
+        elif not run.written_off:
             self._wait_for(run.stop.by, -1)
+        for host in run.overdue:
+            del self.overdue[host][run.run]
+            if not self.overdue[host]:
+                del self.overdue[host]
         for host, mask in self.masks.pop(run.run).items():
             self.held[host] &= ~mask
             del self.runs_on[host][run.run]
@@ -196,6 +205,20 @@ class State:
             self.fasten(run)
             self._wait_for(stop.by, +1)
             run.stop = stop
+
+    def be_overdue(self, run: Run, host: HostId) -> None:
+        """The run should have left the host by now."""
+        run.overdue = (*run.overdue, host)
+        self.overdue.setdefault(host, {})[run.run] = None
+        self.refresh(host)
+
+    def write_off(self, host: HostId) -> None:
+        """Health hears the host, but it keeps its overdue runs: their askers may ask for others."""
+        for run_id in self.overdue.get(host, ()):
+            run = self.core.runs[run_id]
+            if run.stop is not None and not run.written_off:
+                self._wait_for(run.stop.by, -1)
+            run.written_off = True
 
     def reserve(self, reservation: Reservation) -> None:
         """These GPUs are kept for a gang from a latest start on."""
@@ -250,10 +273,14 @@ class State:
         """A bit for each GPU that the host has and no run holds."""
         return all_gpus(self.core.hosts[host].spec.gpus) & ~self.held.get(host, 0)
 
+    def takes_runs(self, name: HostId) -> bool:
+        """Whether a run may start on the host (I7)."""
+        return self.core.hosts[name].state is HostState.HEALTHY and name not in self.overdue
+
     def refresh(self, name: HostId) -> None:
         """What the host has and what is held of it has changed: bring `room` and `reach` in line."""
         host = self.core.hosts[name]
-        if host.state is not HostState.HEALTHY:
+        if not self.takes_runs(name):
             self.room.drop(name)
             self.reach.drop(name)
             return

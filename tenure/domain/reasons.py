@@ -62,6 +62,8 @@ class Reason(StrEnum):
     HOST_SILENT = "host_silent"
     HOST_SILENT_TOO_LONG = "host_silent_too_long"
     HOST_HEARD_AGAIN = "host_heard_again"
+    HOST_OVERDUE = "host_overdue"
+    HOST_RELEASED = "host_released"
     HOST_DRAIN_REQUESTED = "host_drain_requested"
     HOST_EMPTY = "host_empty"
     HOST_RESUMED = "host_resumed"

@@ -117,13 +117,15 @@ class JobFinished(Fact, frozen=True, kw_only=True, tag=True):
 class PlacementDeferred(Fact, frozen=True, kw_only=True, tag=True):
     """The job cannot start now. Said when the reason changes, not at each attempt.
 
-    With `DEFER_ESCROW_EXPIRED` the GPUs held for the job are released (P7).
+    With `DEFER_ESCROW_EXPIRED` the GPUs held for the job are released (P7); `overdue` then names the hosts on which
+    runs that were told to end for it still are, with these runs. Nothing starts on such a host until they are over.
     """
 
     lane: ClassVar[Lane] = Lane.RUNS
 
     job: JobId
     why: Why
+    overdue: Mapping[HostId, tuple[RunId, ...]] = {}
 
 
 class ReservationMade(Fact, frozen=True, kw_only=True, tag=True):

@@ -16,6 +16,7 @@ from tenure.events.intake import JobCancelRequested, JobSubmitted
 from tenure.events.placing import (
     JobFinished,
     JobRequeued,
+    PlacementDeferred,
     ReservationDropped,
     ReservationMade,
     RunAssigned,
@@ -41,8 +42,9 @@ def check_log(recorded: Sequence[Recorded]) -> None:
 
 
 def check_holding(facts: Iterable[Fact]) -> None:
-    """I1: a GPU is never held by two runs. I7: nothing starts on a host that is not healthy."""
+    """I1: a GPU is never held by two runs. I7: nothing starts on a host that is not healthy, or is overdue (P7)."""
     holders: dict[tuple[HostId, int], RunId] = {}
+    overdue: dict[RunId, list[HostId]] = defaultdict(list)
     states: dict[HostId, HostState] = {}
     placed: dict[RunId, RunAssigned] = {}
     for fact in facts:
@@ -51,11 +53,18 @@ def check_holding(facts: Iterable[Fact]) -> None:
         elif isinstance(fact, RunAssigned):
             placed[fact.run] = fact
             for host, gpus in gpus_by_host(fact.placement).items():
+                stuck = sorted(run for run, hosts in overdue.items() if host in hosts)
+                assert not stuck, f"I7: {fact.run} on {host}, which does not release {stuck}"
                 assert states.get(host) is HostState.HEALTHY, f"I7: {fact.run} on {host}, which is {states.get(host)}"
                 for gpu in gpus:
                     assert (host, gpu) not in holders, f"I1: {fact.run} and {holders[host, gpu]} hold {host}/{gpu}"
                     holders[host, gpu] = fact.run
+        elif isinstance(fact, PlacementDeferred):
+            for host, runs in fact.overdue.items():
+                for run in runs:
+                    overdue[run].append(host)
         elif isinstance(fact, RunEnded):
+            overdue.pop(fact.run, None)
             for host, gpus in gpus_by_host(placed[fact.run].placement).items():
                 for gpu in gpus:
                     del holders[host, gpu]

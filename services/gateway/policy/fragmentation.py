@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from services.gateway.entries import RunEntry
 from services.gateway.policy.totals import RUNNING
 from services.gateway.state import State
-from tenure.domain.host import HostSpec, HostState
+from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId
 from tenure.domain.job import gpus_by_host
 from tenure.domain.reasons import JobState
@@ -71,7 +71,7 @@ def fragmentation(state: State, *, now: Millis, instants: Sequence[Millis] | Non
     escrow, reserved = _kept(state)
     for entry in state.hosts.values():
         spec = entry.spec
-        if entry.state is HostState.HEALTHY:
+        if entry.takes_runs:
             pool = pool_of[spec.host] = pools.setdefault((spec.cluster, spec.gpu_type), _Pool())
             pool.add(spec, escrow=len(escrow.get(spec.host, ())), reserved=len(reserved.get(spec.host, ())))
     for run in _live_runs(state):

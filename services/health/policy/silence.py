@@ -75,5 +75,6 @@ class Silence:
     def survey(self, core: Core, now: Millis) -> Survey:
         """Count the silent among the watched hosts, those included whose suspicion is not on record yet."""
         watched = [host for host in core.hosts.values() if host.state in WATCHED]
-        silent = [host for host in watched if host.state is HostState.SUSPECT or self.is_silent(host, core, now)]
+        suspects = [host for host in watched if host.state is HostState.SUSPECT and not host.is_held_up]
+        silent = [host for host in watched if host in suspects or self.is_silent(host, core, now)]
         return Survey(silent=len(silent), watched=len(watched))

@@ -1,7 +1,8 @@
 """The states a host may go through, as a table: (from, to) and the reasons that may lead there.
 
 unheard -> healthy <-> draining -> drained -> healthy;
-healthy, draining -> suspect -> back to what it was, or lost -> back again.
+healthy, draining -> suspect -> back to what it was, or lost -> back again;
+healthy -> suspect, though heard, while it does not release what it should have (P7) -> healthy, or as a drain asks.
 """
 
 from services.health.state import Host
@@ -11,22 +12,24 @@ from tenure.domain.reasons import Reason
 _BACK = frozenset({Reason.HOST_HEARD_AGAIN})
 _RETURNED = frozenset({Reason.HOST_RESUMED, Reason.HOST_REPAIRED})
 _SILENT = frozenset({Reason.HOST_SILENT})
+_OVERDUE = frozenset({Reason.HOST_OVERDUE})
 _REGISTERED = frozenset({Reason.HOST_REGISTERED})
 _DRAIN = frozenset({Reason.HOST_DRAIN_REQUESTED})
 
 TRANSITIONS: dict[tuple[HostState | None, HostState], frozenset[Reason]] = {
     (None, HostState.HEALTHY): _REGISTERED,
     (None, HostState.DRAINED): _REGISTERED,
-    (HostState.HEALTHY, HostState.SUSPECT): _SILENT,
+    (HostState.HEALTHY, HostState.SUSPECT): _SILENT | _OVERDUE,
     (HostState.HEALTHY, HostState.DRAINING): _DRAIN,
     (HostState.DRAINING, HostState.DRAINING): _DRAIN,  # its flags changed
     (HostState.DRAINING, HostState.DRAINED): frozenset({Reason.HOST_EMPTY}),
     (HostState.DRAINING, HostState.HEALTHY): _RETURNED,
     (HostState.DRAINING, HostState.SUSPECT): _SILENT,
     (HostState.DRAINED, HostState.HEALTHY): _RETURNED,
-    (HostState.SUSPECT, HostState.SUSPECT): _SILENT,  # the verdict "lost" was withheld: the suspicion is renewed
-    (HostState.SUSPECT, HostState.HEALTHY): _BACK,
-    (HostState.SUSPECT, HostState.DRAINING): _BACK,
+    # the verdict "lost" was withheld, so the suspicion is renewed; or it is suspect for the other reason now
+    (HostState.SUSPECT, HostState.SUSPECT): _SILENT | _OVERDUE,
+    (HostState.SUSPECT, HostState.HEALTHY): _BACK | frozenset({Reason.HOST_RELEASED}),
+    (HostState.SUSPECT, HostState.DRAINING): _BACK | _DRAIN,
     (HostState.SUSPECT, HostState.DRAINED): _BACK,
     (HostState.SUSPECT, HostState.LOST): frozenset({Reason.HOST_SILENT_TOO_LONG, Reason.HOST_DRAIN_REQUESTED}),
     (HostState.LOST, HostState.HEALTHY): _BACK,

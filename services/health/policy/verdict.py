@@ -35,13 +35,15 @@ class Judge:
             case None:
                 return self._unheard(host)
             case HostState.HEALTHY:
-                return self._silent(host) or self._drain_asked(host)
+                return self._silent(host) or self._drain_asked(host) or self._overdue(host)
             case HostState.DRAINING:
                 return self._silent(host) or self._draining(host)
             case HostState.DRAINED:
                 return self._returned(host) if self.silence.is_heard(host, self.now) else None
+            case HostState.SUSPECT if host.is_held_up:
+                return self._silent(host) or self._held_up(host)
             case HostState.SUSPECT:
-                return self._back(host) or self._lost(host)
+                return self._still_overdue(host) or self._back(host) or self._lost(host)
             case HostState.LOST:
                 return None if host.strange_runs else self._back(host)
 
@@ -57,6 +59,24 @@ class Judge:
             return None
         numbers = {"silent_ms": self.now - host.last_seen, "suspect_after_ms": self.silence.policy.suspect_after_ms}
         return Verdict(state=HostState.SUSPECT, why=_why("P2", Reason.HOST_SILENT, numbers))
+
+    def _overdue(self, host: Host) -> Verdict | None:
+        """P7: runs that were told to end are still there, beyond their grace. Whatever holds them may hold others."""
+        if not host.overdue:
+            return None
+        numbers: dict[str, Number] = {"runs": len(host.overdue), "run": min(host.overdue)}
+        return Verdict(state=HostState.SUSPECT, why=_why("P7", Reason.HOST_OVERDUE, numbers))
+
+    def _held_up(self, host: Host) -> Verdict | None:
+        """What ends that: a drain, a fatal one as for a dead host (P9), or the end of these runs."""
+        if host.drain is not None:
+            return self._given_up(host) or _to_draining(host)
+        return None if host.overdue else Verdict(state=HostState.HEALTHY, why=_why("P7", Reason.HOST_RELEASED, {}))
+
+    def _still_overdue(self, host: Host) -> Verdict | None:
+        """It was silent and is heard again, but does not release what it should have."""
+        back = self.silence.is_heard(host, self.now) and host.drain is None
+        return self._overdue(host) if back else None
 
     def _drain_asked(self, host: Host) -> Verdict | None:
         if host.drain is None:
@@ -85,11 +105,17 @@ class Judge:
         numbers = {"signs": host.signs, "last_seen_ms_ago": self.now - host.last_seen}
         return Verdict(state=resting_state(host), why=_why("P2", Reason.HOST_HEARD_AGAIN, numbers), cause=_asker(host))
 
+    def _given_up(self, host: Host) -> Verdict | None:
+        if host.drain is None or not host.drain.fatal:
+            return None
+        why = _why("P9", Reason.HOST_DRAIN_REQUESTED, {"fatal": True, "silent_ms": self.now - host.last_seen})
+        return Verdict(state=HostState.LOST, why=why, cause=host.drain.asked_by)
+
     def _lost(self, host: Host) -> Verdict | None:
         """Lost on evidence only: long silence while others are heard, or a silent host that people call dead (P9)."""
-        if host.drain is not None and host.drain.fatal:
-            why = _why("P9", Reason.HOST_DRAIN_REQUESTED, {"fatal": True, "silent_ms": self.now - host.last_seen})
-            return Verdict(state=HostState.LOST, why=why, cause=host.drain.asked_by)
+        given_up = self._given_up(host)
+        if given_up is not None:
+            return given_up
         lost_at = self.silence.lost_at(host, self.core)
         if self.now < lost_at:
             return None

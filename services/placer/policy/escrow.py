@@ -1,10 +1,14 @@
-"""P7 escrow: freed GPUs are held for the asker until its victims are all gone, or a deadline passes."""
+"""P7 escrow: freed GPUs are held for the asker until its victims are all gone, or a deadline passes.
+
+A host on which a victim still is then takes no runs until it is over: see `State.overdue`; health calls it suspect.
+"""
 
 from collections.abc import Iterator
 
 from services.placer.core import Escrow, gpu_mask
 from services.placer.state import State
 from tenure.domain.host import HostState
+from tenure.domain.ids import HostId, RunId
 from tenure.domain.job import gpus_by_host
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
@@ -25,7 +29,7 @@ def ready(state: State) -> Iterator[Escrow]:
 def is_free(escrow: Escrow, state: State) -> bool:
     """Whether every GPU of the escrow is free of runs and on a healthy host."""
     return all(
-        state.core.hosts[host].state is HostState.HEALTHY and state.free(host) & gpu_mask(gpus) == gpu_mask(gpus)
+        state.takes_runs(host) and state.free(host) & gpu_mask(gpus) == gpu_mask(gpus)
         for host, gpus in gpus_by_host(escrow.placement).items()
     )
 
@@ -36,7 +40,7 @@ def expired(state: State, now: Millis) -> Iterator[PlacementDeferred]:
         escrow = state.core.escrows[job_id]
         hosts = {place.host for place in escrow.placement}
         unfit = sorted(host for host in hosts if state.core.hosts[host].state not in MAY_COME_BACK)
-        if now < escrow.deadline and not unfit:
+        if not unfit and (now < escrow.deadline or is_free(escrow, state)):
             continue
         still_there = [run for run in escrow.victims if run in state.core.runs]
         numbers = {
@@ -47,7 +51,20 @@ def expired(state: State, now: Millis) -> Iterator[PlacementDeferred]:
             "host": unfit[0] if unfit else None,
         }
         why = Why(rule="P7", reason=Reason.DEFER_ESCROW_EXPIRED, numbers=numbers)
-        yield PlacementDeferred(at=now, job=job_id, why=why)
+        overdue = _overdue(state, still_there) if now >= escrow.deadline else {}
+        yield PlacementDeferred(at=now, job=job_id, why=why, overdue=overdue)
+
+
+def _overdue(state: State, victims: list[RunId]) -> dict[HostId, tuple[RunId, ...]]:
+    """By host the victims of which replicas are still there, in order of name. Who was said to be is not said again."""
+    found: dict[HostId, dict[RunId, None]] = {}
+    for run_id in sorted(victims):
+        run = state.core.runs[run_id]
+        for place in run.placement:
+            lost = state.core.hosts[place.host].state is HostState.LOST
+            if place.replica not in run.exited and not lost and place.host not in run.overdue:
+                found.setdefault(place.host, {})[run_id] = None
+    return {host: tuple(found[host]) for host in sorted(found)}
 
 
 def deadline(victims_grace_ms: Millis, now: Millis, *, policy: Policy) -> Millis:

@@ -3,11 +3,12 @@
 import msgspec
 
 from tenure.domain.host import HostState
-from tenure.domain.ids import FactId, JobId
+from tenure.domain.ids import FactId, HostId, JobId
 from tenure.domain.job import gpus_by_host
-from tenure.domain.reasons import EndCause, JobState, Reason
+from tenure.domain.reasons import EndCause, JobState, Reason, Why
 from tenure.domain.units import HOUR, MINUTE
 from tenure.events.budgets import JobAdmitted
+from tenure.events.hosts import HostStateChanged
 from tenure.events.placing import (
     JobFinished,
     JobRequeued,
@@ -128,6 +129,68 @@ def test_a_suspect_host_does_not_cost_the_asker_a_second_set_of_victims() -> Non
     assert scene.act_for(RunPreemptionRequested, 2_000) == []
     expired = scene.act(1_000 + MINUTE + scene.policy.escrow_slack_ms)
     assert not [fact for fact in expired if isinstance(fact, RunPreemptionRequested)], "the first victim is still going"
+
+
+def overdue_scene() -> tuple[Scene, str]:
+    """Two hosts, an unallocated run of 4 GPUs on each; one was told to end for a job and is still there too late."""
+    scene = Scene(hosts=2)
+    for name in ("v0", "v1"):
+        scene.running(name, "b", min_runtime_ms=0, gpus=8, grace_ms=MINUTE)
+    scene.job("j", gpus=4)
+    (told,) = scene.act_for(RunPreemptionRequested, 1_000)
+    (expired,) = scene.act_for(PlacementDeferred, 1_000 + MINUTE + scene.policy.escrow_slack_ms)[:1]
+    host = next(iter(gpus_by_host(told.escrow)))
+    assert expired.overdue == {host: (told.run,)}
+    return scene, host
+
+
+def call_suspect(scene: Scene, host: str) -> None:
+    """Health hears the host and says that it keeps what it should have released."""
+    why = Why(rule="P7", reason=Reason.HOST_OVERDUE, numbers={"runs": 1})
+    fact = HostStateChanged(
+        at=scene.now, host=HostId(host), state=HostState.SUSPECT, previous=None, last_seen=scene.now, why=why
+    )
+    scene.say(fact)
+
+
+def test_nothing_starts_on_a_host_that_does_not_release_before_health_has_said_so() -> None:
+    scene = Scene(hosts=1)
+    scene.running("v", "b", min_runtime_ms=0, gpus=4, grace_ms=MINUTE)
+    scene.job("j", gpus=8)
+    scene.act(1_000)
+    scene.job("small", "b", gpus=1)
+    assert scene.act_for(RunAssigned, 1_000 + MINUTE + scene.policy.escrow_slack_ms) == []  # 4 GPUs are free
+    assert scene.actor.role.load(scene.actor.role.dump(scene.actor.state)).overdue == {"h0": {"v.1": None}}
+    scene.exit("v.1", code=None, signal=9)
+    assert [fact.job for fact in scene.act_for(RunAssigned)] == ["j"]
+
+
+def test_the_asker_asks_for_others_once_health_hears_a_host_that_keeps_its_victim() -> None:
+    scene, host = overdue_scene()
+    assert scene.act_for(RunPreemptionRequested, scene.now + MINUTE) == []
+    call_suspect(scene, host)
+    (told,) = scene.act_for(RunPreemptionRequested, scene.now + 1)
+    assert (told.by, host in gpus_by_host(told.escrow)) == ("j", False)
+    scene.exit(told.run, code=None, signal=15)
+    assert [fact.job for fact in scene.act_for(RunAssigned)][:1] == ["j"]
+
+
+def test_a_restart_knows_of_hosts_that_are_overdue() -> None:
+    scene, host = overdue_scene()
+    call_suspect(scene, host)
+    scene.actor.fold()
+    kept = scene.actor.state
+    again = scene.actor.role.load(scene.actor.role.dump(kept))
+    assert (again.overdue, again.waited_for) == (kept.overdue, kept.waited_for) == ({host: {f"v{host[1]}.1": None}}, {})
+
+
+def test_an_escrow_whose_gpus_are_all_free_does_not_expire() -> None:
+    scene = Scene(hosts=1)
+    scene.running("v", "b", min_runtime_ms=0, grace_ms=MINUTE)
+    scene.job("j")
+    scene.act(1_000)
+    scene.exit("v.1", code=None, signal=15)
+    assert [fact.job for fact in scene.act_for(RunAssigned, HOUR)] == ["j"]  # the placer was away meanwhile
 
 
 def test_a_gang_that_failed_by_itself_is_not_run_again_because_its_host_is_lost_then() -> None:
