@@ -3,7 +3,7 @@
 A decision tries things out in the room itself and takes them back at its end (`trial`), so it costs what it changes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from services.placer.blocks import Block, Layout, Layouts, PoolName, change_count, replicas_in
@@ -217,11 +217,11 @@ class Room:
         """These GPUs are used or held from here on. What is not here stays not here."""
         self.block(masks_of(placement))
 
-    def block(self, masks: dict[HostId, int]) -> None:
+    def block(self, masks: Mapping[HostId, int]) -> None:
         """The same of GPUs given as bits by host."""
         for host, mask in masks.items():
             pool = self._pool_of.get(host)
-            before = 0 if pool is None else pool.masks[host]
+            before = pool.masks[host] if pool is not None else 0
             if pool is not None and before & mask:
                 pool.set(host, before & ~mask)
                 if self._trail is not None:

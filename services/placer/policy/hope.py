@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from services.placer.alike import Line
 from services.placer.policy.openings import Openings
 from services.placer.state import State
+from tenure.domain.ids import BudgetPath
 
 
 @dataclass(slots=True)
@@ -29,13 +30,19 @@ def hopeful(state: State, openings: Openings) -> Hope:
     look = bool(loose) and state.barren != (state.grown, state.ratios)
     if not free and not look:
         return hope
+    given: dict[tuple[BudgetPath, int], tuple[int, tuple[int, Hashable]]] = {}
     for shape, lines in state.waiting.of_shape.items():
         if shape[1] * shape[2] <= free and room.fits(*shape):
             hope.free.update(lines)
         elif look and reach.fits(*shape):
             for line in lines:
-                enough = line.alike.min_runtime_ms and _has_enough(openings, line, free)
-                if enough and line.barren != within_reach(state, openings, line):
+                if not line.alike.min_runtime_ms:
+                    continue
+                asker = line.alike.budget, line.alike.priority
+                if asker not in given:
+                    given[asker] = _gpus_given(openings, *asker), within_reach(state, openings, line)
+                gpus, reach_now = given[asker]
+                if gpus and line.alike.gpus <= free + gpus and line.barren != reach_now:
                     hope.victims[line] = None
     return hope
 
@@ -48,8 +55,6 @@ def within_reach(state: State, openings: Openings, line: Line) -> tuple[int, Has
     return state.grown, tuple(openings.of(line.alike.budget, line.alike.priority))
 
 
-def _has_enough(openings: Openings, line: Line, free: int) -> bool:
-    """Whether the class may have as many GPUs as it needs, some of them of loose runs."""
-    alike = line.alike
-    given = openings.of(alike.budget, alike.priority)
-    return bool(given) and alike.gpus <= free + sum([bunch.gpus for bunch in given.values()])
+def _gpus_given(openings: Openings, budget: BudgetPath, priority: int) -> int:
+    """GPUs of the loose runs that P5 gives to such an asker."""
+    return sum([bunch.gpus for bunch in openings.of(budget, priority).values()])

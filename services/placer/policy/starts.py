@@ -4,6 +4,7 @@ Where one job of a class cannot start, the next cannot either: what is usable on
 """
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 from services.placer.core import Job
 from services.placer.policy import escrow
@@ -11,8 +12,9 @@ from services.placer.policy.assign import Ports, assign
 from services.placer.policy.defer import tell
 from services.placer.policy.hope import hopeful, within_reach
 from services.placer.policy.openings import Openings
+from services.placer.policy.outside import Outside
 from services.placer.policy.pack import pack
-from services.placer.policy.reserve import forbidden, reserve
+from services.placer.policy.reserve import reserve
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.victims import VictimPlan, find_victims
 from services.placer.standings import Standings
@@ -34,6 +36,7 @@ class Plan:
 
     openings: Openings
     ports: Ports
+    outside: Outside
     facts: list[Fact] = field(default_factory=list)
     started: int = 0
     asked: bool = False
@@ -50,9 +53,9 @@ def plan_starts(state: State, now: Millis, *, openings: Openings, policy: Policy
     One victim set a decision keeps the next one honest: it sees the runs that were told, and their GPUs in escrow.
     When nothing starts, a timetable for a gang that has none (P8), else the reasons that were not said yet.
     """
-    plan, standings = Plan(openings, Ports(state)), openings.standings
+    plan, standings = Plan(openings, Ports(state), Outside(state, now)), openings.standings
     with state.room.trial():
-        for freed in escrow.ready(state):
+        for freed in islice(escrow.ready(state), STARTS_MAX):
             _start(plan, state, state.core.jobs[freed.job], freed.placement, now, Reason.START_ESCROW_COMPLETE)
         _serve(plan, state, now, policy=policy)
     if not plan.facts:
@@ -77,7 +80,7 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
         if plan.started >= STARTS_MAX or len(plan.facts) >= FACTS_MAX:
             return
         job = state.core.jobs[job_id]
-        placement = _fit(state, job, now)
+        placement = _fit(plan, state, job)
         if placement is not None:
             reason = Reason.START_IN_ORDER if job.spec.allocated else Reason.START_UNALLOCATED_FILL
             _start(plan, state, job, placement, now, reason, rank=rank)
@@ -88,7 +91,10 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
             continue
         free.pop(line, None)
         if job.spec.allocated and not plan.asked and job_id not in state.waited_for:
-            found = _victims(plan, state, job, now, policy=policy)
+            found = None
+            if plan.outside.may_be_had(job):
+                kept = plan.outside.blocked(job)
+                found = find_victims(state, job, now, blocked=kept, openings=plan.openings, policy=policy)
             if found is not None:
                 _preempt(plan, state, job, found, now, policy=policy)
                 victims.clear()
@@ -100,12 +106,14 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
             return
 
 
-def _fit(state: State, job: Job, now: Millis) -> Placement | None:
+def _fit(plan: Plan, state: State, job: Job) -> Placement | None:
     """Where the job fits whole, outside the reservations that its contract would be in the way of (P8)."""
     spec = job.spec
     if not state.room.fits(spec.gpu_type, spec.replicas, spec.gpus_per_replica, spec.topology):
         return None
-    kept = forbidden(state, job=job.job, spec=spec, now=now)
+    if not plan.outside.may_fit(job):
+        return None
+    kept = plan.outside.blocked(job)
     if not kept:
         return pack(state.room, spec)
     with state.room.trial():
@@ -138,11 +146,6 @@ def _start(
     state.room.take(placement)
     if job.spec.allocated and reason is not Reason.START_ESCROW_COMPLETE:
         plan.standings.add(job.spec.budget, job.spec.commitment_gpu_ms)
-
-
-def _victims(plan: Plan, state: State, job: Job, now: Millis, *, policy: Policy) -> VictimPlan | None:
-    kept = forbidden(state, job=job.job, spec=job.spec, now=now)
-    return find_victims(state, job, now, blocked=kept, openings=plan.openings, policy=policy)
 
 
 def _preempt(plan: Plan, state: State, job: Job, found: VictimPlan, now: Millis, *, policy: Policy) -> None:

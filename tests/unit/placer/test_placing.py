@@ -1,5 +1,6 @@
 """Where runs go and what is held for whom: P4 order, P6 packing and victims, P7 escrow, P8 reserved hosts, P11."""
 
+from services.placer.policy.starts import STARTS_MAX
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId, JobId
 from tenure.domain.job import ReplicaPlace
@@ -212,3 +213,24 @@ def test_a_restart_decides_the_same() -> None:
     scene.actor.restart(with_snapshot=False)
     assert scene.act(2 * SECOND) == []
     assert scene.actor.role.dump(scene.actor.state) == before
+
+
+def test_a_decision_stays_below_one_append_however_many_escrows_are_complete_at_once() -> None:
+    scene = Scene(hosts=STARTS_MAX + 10)
+    for index in range(STARTS_MAX + 10):
+        scene.job(f"v{index:04}", "b", gpus=8, min_runtime_ms=0)
+    scene.act()
+    for run in list(scene.actor.state.core.runs):
+        scene.start(run)
+    scene.order.clear()
+    for index in range(STARTS_MAX + 10):
+        scene.job(f"j{index:04}", gpus=8)
+    told = scene.act_for(RunPreemptionRequested, SECOND)
+    assert len(told) == STARTS_MAX + 10
+    for fact in told:
+        scene.exit(fact.run, code=None, signal=15)
+    scene.actor.fold()
+    while not (facts := [fact for fact in scene.actor.step(2 * SECOND) if isinstance(fact, RunAssigned)]):
+        pass
+    assert len(facts) == STARTS_MAX
+    assert len(scene.act_for(RunAssigned)) == 10

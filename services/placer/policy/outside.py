@@ -1,0 +1,74 @@
+"""P8 for those without a reservation: what there is outside the reservations that a job would be in the way of.
+
+Worked out once a decision for all jobs whose contracts would end alike. Of room and reach only a bound is kept, which
+stays one as they only shrink in a decision: it spares the search for those who cannot have anything.
+"""
+
+from collections.abc import Mapping
+
+from services.placer.blocks import change_count, replicas_in
+from services.placer.core import Job
+from services.placer.policy.reserve import forbidden
+from services.placer.room import Pool, Room
+from services.placer.state import State
+from tenure.domain.ids import HostId, JobId
+from tenure.domain.job import JobSpec
+from tenure.domain.units import Millis
+
+
+class Outside:
+    """What is left to each job in one decision."""
+
+    def __init__(self, state: State, now: Millis) -> None:
+        self._state, self._now = state, now
+        self._known: dict[tuple[Millis, JobId | None], _Left] = {}
+
+    def blocked(self, job: Job) -> Mapping[HostId, int]:
+        """By host a bit for each GPU that the job may not use, whoever holds it."""
+        return self._of(job).blocked
+
+    def may_fit(self, job: Job) -> bool:
+        """False: it does not fit into what is free and not blocked."""
+        return self._of(job).fits(self._state.room, job.spec)
+
+    def may_be_had(self, job: Job) -> bool:
+        """False: it does not fit either if every loose run ended."""
+        return self._of(job).fits(self._state.reach, job.spec)
+
+    def _of(self, job: Job) -> "_Left":
+        spec = job.spec
+        key = (spec.min_runtime_ms + spec.grace_ms, job.job if job.job in self._state.reserved else None)
+        left = self._known.get(key)
+        if left is None:
+            left = self._known[key] = _Left(forbidden(self._state, job=job.job, spec=spec, now=self._now))
+        return left
+
+
+class _Left:
+    """What is not blocked."""
+
+    __slots__ = ("_counts", "blocked")
+
+    def __init__(self, blocked: dict[HostId, int]) -> None:
+        self.blocked = blocked
+        self._counts: dict[Pool, list[int]] = {}
+        """By pool of room or reach, and a number of GPUs: how many hosts had just so many that are not blocked."""
+
+    def fits(self, room: Room, spec: JobSpec) -> bool:
+        """Whether the gang could be in one of the pools, for all that is known; nothing is said of blocks."""
+        if not self.blocked:
+            return True
+        return any(
+            replicas_in(self._of(pool), spec.gpus_per_replica) >= spec.replicas for _, pool in room.pools_for(spec)
+        )
+
+    def _of(self, pool: Pool) -> list[int]:
+        counts = self._counts.get(pool)
+        if counts is None:
+            counts = self._counts[pool] = list(pool.counts)
+            for host, mask in self.blocked.items():
+                before = pool.masks.get(host, 0)
+                if before & mask:
+                    change_count(counts, before.bit_count(), -1)
+                    change_count(counts, (before & ~mask).bit_count(), +1)
+        return counts
