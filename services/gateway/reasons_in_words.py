@@ -85,7 +85,12 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
     ),
     _R.DEFER_NO_ROOM: (
         "it asks for {gpus_asked} GPUs and {gpus_free} are free on {hosts_with_gpus_free} hosts, largest hole "
+        "{largest_hole}; with {gpus_releasing} that are being released {gpus_short} are missing; the next protection "
+        "ends at {next_protection_ends_ms}",
+        "it asks for {gpus_asked} GPUs and {gpus_free} are free on {hosts_with_gpus_free} hosts, largest hole "
         "{largest_hole}; the next protection ends at {next_protection_ends_ms}",
+        "it asks for {gpus_asked} GPUs and {gpus_free} are free; with {gpus_releasing} that are being released "
+        "{gpus_short} are missing; the next protection ends at {next_protection_ends_ms}",
         "it asks for {gpus_asked} GPUs and {gpus_free} are free on {hosts_with_gpus_free} hosts, largest hole "
         "{largest_hole}",
         "it asks for {gpus_asked} GPUs and {gpus_free} are free; the next protection ends at {next_protection_ends_ms}",
@@ -103,6 +108,8 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "enough GPUs are free, but not in one block",
     ),
     _R.DEFER_VICTIMS_STOPPING: (
+        "{victims} runs are being stopped for it (of {runs_to_look_at} that could be, {runs_looked_at} were looked at)",
+        "{victims} runs are being stopped for it ({hosts_looked_at} of {hosts_to_look_at} hosts were looked at)",
         "{victims} runs are being stopped for it",
         "the runs that make room for it are being stopped",
     ),
@@ -183,6 +190,8 @@ _INSTANTS = ("until_ms", "at_ms", "now_ms", "ends_ms", "deadline_ms", "start_ms"
 def say_why(why: Why) -> str:
     """The reason and its numbers as a clause without capital or full stop."""
     spoken = {name: say_number(name, value) for name, value in why.numbers.items() if value is not None}
+    if not why.numbers.get("gpus_releasing"):
+        spoken.pop("gpus_releasing", None)
     if why.numbers.get("gpus_free") == 0:
         spoken.pop("hosts_with_gpus_free", None)  # there is nowhere to tell of
     kept = [f"{spoken[reason.value]} {words}" for reason, words in KEPT.items() if reason.value in spoken]

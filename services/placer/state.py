@@ -59,6 +59,8 @@ class State:
         """Allocated runs that started, were not told to end, and are not known to be past their protection."""
         self.unstarted: dict[RunId, None] = {}
         """Allocated runs that did not start yet and were not told to end."""
+        self.stopping: dict[RunId, None] = {}
+        """Runs that were told to end."""
         self.waiting = Waiting()
         """Jobs that may be started: queued, not cancelled, and nothing is being freed for them."""
         self.unsaid: dict[JobId, None] = {}
@@ -134,6 +136,7 @@ class State:
         for host in run.overdue:
             self.overdue.setdefault(host, {})[run.run] = None
         if run.stop is not None:
+            self.stopping[run.run] = None
             if not run.written_off:
                 self._wait_for(run.stop.by, +1)
             return
@@ -152,6 +155,7 @@ class State:
             self.fasten(run)
         elif not run.written_off:
             self._wait_for(run.stop.by, -1)
+        self.stopping.pop(run.run, None)
         for host in run.overdue:
             del self.overdue[host][run.run]
             if not self.overdue[host]:
@@ -204,6 +208,7 @@ class State:
         if run.stop is None:
             self.fasten(run)
             self._wait_for(stop.by, +1)
+            self.stopping[run.run] = None
             run.stop = stop
 
     def be_overdue(self, run: Run, host: HostId) -> None:

@@ -12,7 +12,7 @@ from services.placer.policy.hope import hopeful
 from services.placer.policy.may_disrupt import AskingJob, may_disrupt
 from services.placer.policy.openings import Openings
 from services.placer.policy.reserve import forbidden
-from services.placer.policy.victims import find_victims
+from services.placer.policy.victims import VictimPlan, find_victims
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.host import HostState
@@ -137,16 +137,34 @@ def test_victims_are_complete_permitted_and_none_is_needless(scene: Scene) -> No
         kept = forbidden(state, job=job.job, spec=spec, now=scene.now)
         plan = find_victims(state, job, scene.now, openings=openings, policy=scene.policy, blocked=kept)
         line = state.waiting.line_of[job.job]
+        hurried = find_victims(
+            state, job, scene.now, openings=openings, policy=scene.policy, blocked=kept, runs_max=1, hosts_max=1
+        )
+        assert (hurried is None) == (plan is None), "a search that stops early finds one too"
+        check_victims(hurried, job, open_runs, room, kept)
         assert (line in hope.free) == fits(room, spec), "a class has hope of free GPUs if it fits, and only then"
         if plan is None:
             assert not open_runs or not fits(besides(without(room, open_runs), kept), spec), "there was a way"
             continue
         assert line in hope.free or line in hope.victims, "a class with a way has hope"
-        assert len(plan.placement) == spec.replicas
-        assert all(victim.run in open_runs for victim in plan.victims)
-        for needless in plan.victims:
-            others = [victim.run for victim in plan.victims if victim is not needless]
-            assert not fits(besides(without(room, others), kept), spec), "a proper subset would do"
+        assert not plan.looked, "it looked at all there is"
+        check_victims(plan, job, open_runs, room, kept)
+
+
+def check_victims(
+    plan: VictimPlan | None, job: Job, open_runs: list[Run], room: dict[str, int], kept: Mapping[HostId, int]
+) -> None:
+    """P6: complete, permitted, and none is needless."""
+    if plan is None:
+        return
+    assert len(plan.placement) == job.spec.replicas
+    assert all(victim.run in open_runs for victim in plan.victims)
+    wanted = gpus_by_host(plan.placement)
+    freed = besides(without(room, [victim.run for victim in plan.victims]), kept)
+    assert all(gpu_mask(gpus) & ~freed[host] == 0 for host, gpus in wanted.items()), "all of it can be had"
+    for needless in plan.victims:
+        others = [victim.run for victim in plan.victims if victim is not needless]
+        assert not fits(besides(without(room, others), kept), job.spec), "a proper subset would do"
 
 
 def besides(room: dict[str, int], kept: Mapping[HostId, int]) -> dict[str, int]:
@@ -168,6 +186,7 @@ def test_indexes_kept_up_to_date_are_those_made_anew(scene: Scene) -> None:
         lambda state: {key: (bunch.runs, bunch.masks, bunch.gpus) for key, bunch in state.loose.bunches.items()},
         lambda state: {alike: set(line.jobs) for alike, line in state.waiting.lines.items()},
         lambda state: (set(state.firm), set(state.unstarted), set(state.unsaid), set(state.draining)),
+        lambda state: (set(state.stopping), state.overdue),
         below,
         lambda state: (state.waited_for, state.ports, state.masks),
     ):

@@ -7,7 +7,7 @@ from itertools import islice
 from services.placer.alike import Alike, Line, alike_of
 from services.placer.blocks import replicas_in
 from services.placer.core import Job
-from services.placer.policy.may_disrupt import may_have
+from services.placer.policy.may_disrupt import AskingJob, may_have
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.victims import asking
 from services.placer.room import Pool, must_be_one_block
@@ -45,6 +45,7 @@ class _Telling:
     def __init__(self, state: State, now: Millis, standings: Standings, policy: Policy) -> None:
         self._state, self._now, self._standings, self._policy = state, now, standings, policy
         self._whys: dict[Alike, Why] = {}
+        self._kept: dict[AskingJob, dict[Reason, int]] = {}
         self._room = tuple([pool.free for pool in state.room.pools.values()])
         self._again_at: Millis | None = None
 
@@ -94,9 +95,15 @@ class _Telling:
         alike = alike_of(job.spec)
         why = self._whys.get(alike)
         if why is None:
-            kept = kept_runs(self._state, job, standings=self._standings, policy=self._policy)
-            why = self._whys[alike] = reason_to_wait(self._state, alike, kept=kept)
+            why = self._whys[alike] = reason_to_wait(self._state, alike, kept=self._kept_from(job))
         return PlacementDeferred(at=self._now, job=job_id, why=why)
+
+    def _kept_from(self, job: Job) -> dict[Reason, int]:
+        """What P5 keeps from a job: the same from all that are one asker to it."""
+        by = asking(job.spec)
+        if by not in self._kept:
+            self._kept[by] = kept_runs(self._state, job, standings=self._standings, policy=self._policy)
+        return self._kept[by]
 
 
 def reason_of(state: State, alike: Alike) -> Reason:
@@ -127,10 +134,17 @@ def _fit_one_block(pools: list[Pool], alike: Alike) -> dict[str, int]:
 
 
 def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int]) -> Why:
-    """The reason with what was asked, what is free, the next protection to end, and what P5 keeps for which reason."""
+    """The reason with what was asked, what is free, the next protection to end, and what P5 keeps for which reason.
+
+    Short is what is asked less what is free or being released, in the pool where that is least.
+    """
     pools = [pool for name, pool in state.room.pools.items() if alike.gpu_type is None or alike.gpu_type == name[1]]
+    releasing = [_releasing(state, pool) for pool in pools]
+    short = [alike.gpus - pool.free - soon for pool, soon in zip(pools, releasing, strict=True)]
     numbers = {
         "gpus_asked": alike.gpus,
+        "gpus_short": max(0, min(short, default=alike.gpus)),
+        "gpus_releasing": sum(releasing),
         "replicas": alike.replicas,
         "replicas_fit": max((pool.fits(alike.gpus_per_replica) for pool in pools), default=None),
         "gpus_free": sum(pool.free for pool in pools),
@@ -141,6 +155,12 @@ def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int]) -> Wh
         **{reason.value: kept[reason] for reason in sorted(kept)},
     }
     return Why(rule="P6", reason=reason_of(state, alike), numbers=numbers)
+
+
+def _releasing(state: State, pool: Pool) -> int:
+    """GPUs of the pool that runs which were told to end hold, and that are not kept for an asker already."""
+    held = [(host, mask) for run in state.stopping for host, mask in state.masks[run].items() if host in pool.masks]
+    return sum([(mask & ~state.escrowed.get(host, 0)).bit_count() for host, mask in held])
 
 
 def kept_runs(state: State, job: Job, *, standings: Standings, policy: Policy) -> dict[Reason, int]:

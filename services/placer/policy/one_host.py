@@ -26,6 +26,12 @@ class Way(NamedTuple):
     host: HostId
     runs: tuple[tuple[GpuMillis, Run], ...]
     """Each with its GPU-time at risk."""
+    looked: Mapping[str, int]
+    """On how many hosts was looked, and how many there were, if that was not all of them."""
+
+
+HOSTS_MAX = 2_000
+"""So many hosts are looked at, the fullest first."""
 
 
 class _Found(NamedTuple):
@@ -39,11 +45,18 @@ class _Found(NamedTuple):
 
 
 def best_way(
-    state: State, pool: Pool, gpus: int, now: Millis, *, blocked: Mapping[HostId, int], policy: Policy
+    state: State,
+    pool: Pool,
+    gpus: int,
+    now: Millis,
+    *,
+    blocked: Mapping[HostId, int],
+    policy: Policy,
+    hosts_max: int = HOSTS_MAX,
 ) -> Way | None:
     """Where in the pool `gpus` on one host are had for the end of unallocated runs alone; None if nowhere.
 
-    `blocked`: by host GPUs that may not be used, whoever holds them (P8).
+    `blocked`: by host GPUs that may not be used, whoever holds them (P8). `hosts_max`: as `HOSTS_MAX`.
     """
     unallocated = state.loose.bunches.get(None)
     hosts: dict[int, list[HostId]] = {}
@@ -52,9 +65,11 @@ def best_way(
             available = ((pool.masks[host] | held) & ~blocked.get(host, 0)).bit_count()
             if available >= gpus:
                 hosts.setdefault(available, []).append(host)
+    there_are, looked_at = sum(map(len, hosts.values())), 0
     best: Way | None = None
     for available in sorted(hosts):
-        for host in hosts[available]:
+        for host in hosts[available] if there_are <= hosts_max else sorted(hosts[available])[: hosts_max - looked_at]:
+            looked_at += 1
             usable = ~blocked.get(host, 0)
             missing = gpus - (pool.masks[host] & usable).bit_count()
             taken = _few(_found(state, host, usable, now, policy=policy), missing)
@@ -65,12 +80,14 @@ def best_way(
                 at_risk=sum(found.at_risk for found in taken),
                 host=host,
                 runs=tuple((found.at_risk, found.run) for found in taken),
+                looked={},
             )
             if best is None or way[:5] < best[:5]:
                 best = way
         if best is not None and not best.lost_for_good and not best.collateral:
-            break
-    return best
+            return best  # on no other host is there a better one
+    looked = {"hosts_looked_at": looked_at, "hosts_to_look_at": there_are}
+    return best if best is None or looked_at == there_are else best._replace(looked=looked)
 
 
 def _found(state: State, host: HostId, usable: int, now: Millis, *, policy: Policy) -> list[_Found]:

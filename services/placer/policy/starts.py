@@ -6,7 +6,7 @@ Where one job of a class cannot start, the next cannot either: what is usable on
 from dataclasses import dataclass, field
 from itertools import islice
 
-from services.placer.core import Job
+from services.placer.core import Job, masks_of
 from services.placer.policy import escrow
 from services.placer.policy.assign import Ports, assign
 from services.placer.policy.defer import tell
@@ -19,6 +19,7 @@ from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.victims import VictimPlan, find_victims
 from services.placer.standings import Standings
 from services.placer.state import State
+from tenure.domain.ids import HostId
 from tenure.domain.job import Placement
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
@@ -148,6 +149,11 @@ def _start(
         plan.standings.add(job.spec.budget, job.spec.commitment_gpu_ms)
 
 
+def _held_of(state: State, placement: Placement) -> dict[HostId, int]:
+    """By host how many GPUs of the placement runs hold."""
+    return {host: (mask & ~state.free(host)).bit_count() for host, mask in masks_of(placement).items()}
+
+
 def _preempt(plan: Plan, state: State, job: Job, found: VictimPlan, now: Millis, *, policy: Policy) -> None:
     """Tell every victim, and hold the whole placement for the asker (P7)."""
     grace_ms = max(victim.job.spec.grace_ms for victim in found.victims)
@@ -164,7 +170,15 @@ def _preempt(plan: Plan, state: State, job: Job, found: VictimPlan, now: Millis,
                 deadline=until,
             )
         )
-    numbers = {"gpus_asked": job.spec.gpus, "victims": len(found.victims), "deadline_ms": until}
+    short = sum(_held_of(state, found.placement).values())
+    numbers = {
+        "gpus_asked": job.spec.gpus,
+        "gpus_short": short,
+        "gpus_free": job.spec.gpus - short,
+        "victims": len(found.victims),
+        "deadline_ms": until,
+        **found.looked,
+    }
     why = Why(rule="P7", reason=Reason.DEFER_VICTIMS_STOPPING, numbers=numbers)
     plan.facts.append(PlacementDeferred(at=now, job=job.job, why=why))
     plan.asked = True

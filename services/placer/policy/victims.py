@@ -3,15 +3,15 @@
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
 
 from services.placer.blocks import Block, replicas_in
 from services.placer.core import Job, Run
-from services.placer.loose import Bunch, Key
+from services.placer.loose import Bunch, Holding, Key
 from services.placer.policy.may_disrupt import AskingJob, Verdict, may_disrupt
-from services.placer.policy.one_host import Way, best_way
+from services.placer.policy.one_host import HOSTS_MAX, Way, best_way
 from services.placer.policy.openings import Openings
 from services.placer.policy.pack import pack_into
 from services.placer.room import Pool
@@ -51,10 +51,18 @@ class VictimPlan:
     victims: tuple[Candidate, ...]
     together: bool = False
     """It was looked for in one block."""
+    looked: Mapping[str, int] = field(default_factory=dict)
+    """How much was looked at and how much there was, if that was not all."""
 
 
 SITES_MAX = 8
 """Of the blocks in which a gang could lie, the plans of so many are compared."""
+RUNS_MAX = 2_000
+"""Among so many runs the cheapest are looked for; of more, among those of the hosts where the most could be had."""
+
+
+NOBODY = Holding(BudgetPath(""), 0)
+"""The bunch of runs that are in none."""
 
 
 def asking(spec: JobSpec) -> AskingJob:
@@ -70,10 +78,14 @@ def find_victims(
     openings: Openings,
     policy: Policy,
     blocked: Mapping[HostId, int] | None = None,
+    runs_max: int = RUNS_MAX,
+    hosts_max: int = HOSTS_MAX,
 ) -> VictimPlan | None:
     """Look for runs that may and must end so that `job` fits whole; None if there are none. Never a stopping run.
 
     `blocked`: by host GPUs that it may not use, whoever holds them (P8).
+    `runs_max`, `hosts_max`: as `RUNS_MAX`, `HOSTS_MAX`. A search that stops early finds a plan whenever there is one,
+    but maybe not the cheapest; the plan says so.
 
     Of the pools' plans the cheapest: compared victim by victim, the dearest first; ties by name of the pool. The same
     of the blocks that a gang has to lie in one of; one that prefers it takes a block if no more work is lost for good.
@@ -86,12 +98,12 @@ def find_victims(
     for _, pool in state.room.pools_for(spec):
         way = None
         if spec.replicas == 1 and pool.largest_hole < spec.gpus:
-            way = best_way(state, pool, spec.gpus, now, blocked=blocked or {}, policy=policy)
+            way = best_way(state, pool, spec.gpus, now, blocked=blocked or {}, policy=policy, hosts_max=hosts_max)
         search = _Search(state, job, now, standings=openings.standings, policy=policy)
         if way is not None:
             found.append(search.plan_on(pool, way, blocked or {}))
         else:
-            found += search.plans(pool, bunches, blocked or {})
+            found += search.plans(pool, bunches, blocked or {}, runs_max=runs_max)
     return min(found, key=partial(_plan_order, preferring=spec.topology is Topology.PREFER_BLOCK), default=None)
 
 
@@ -110,8 +122,8 @@ def _victim_order(candidate: Candidate) -> tuple[bool | float | str, ...]:
     return tuple(key(candidate) for key in VICTIM_ORDER)
 
 
-def _sites(pool: Pool, bunches: Iterable[Bunch], spec: JobSpec, blocked: Mapping[HostId, int]) -> list[Block]:
-    """The blocks, or the whole pool, in which the gang would fit if all of them ended: what is freest now first."""
+def _all_ended(pool: Pool, bunches: Iterable[Bunch], blocked: Mapping[HostId, int]) -> dict[HostId, int]:
+    """What could be had of the pool if all of them ended."""
     masks = dict(pool.masks)
     for bunch in bunches:
         for host, mask in bunch.masks.items():
@@ -119,6 +131,11 @@ def _sites(pool: Pool, bunches: Iterable[Bunch], spec: JobSpec, blocked: Mapping
                 masks[host] |= mask
     for host in blocked.keys() & masks.keys():
         masks[host] &= ~blocked[host]
+    return masks
+
+
+def _sites(pool: Pool, masks: dict[HostId, int], spec: JobSpec) -> list[Block]:
+    """The blocks, or the whole pool, in which the gang would fit if these were free: what is freest now first."""
     replicas, gpus = spec.replicas, spec.gpus_per_replica
     if sum([mask.bit_count() // gpus for mask in masks.values()]) < replicas:
         return []
@@ -154,13 +171,51 @@ class _Search:
                 if candidate is not None:
                     yield candidate
 
-    def plans(self, pool: Pool, bunches: dict[Key, Bunch], blocked: Mapping[HostId, int]) -> Iterator[VictimPlan]:
+    def plans(
+        self, pool: Pool, bunches: dict[Key, Bunch], blocked: Mapping[HostId, int], *, runs_max: int
+    ) -> Iterator[VictimPlan]:
         """A plan for each block in which the gang may lie, up to `SITES_MAX`; or the one for the pool."""
-        sites = _sites(pool, bunches.values(), self._job.spec, blocked)
-        candidates: Iterable[Candidate] = self.candidates(bunches)
+        masks = _all_ended(pool, bunches.values(), blocked)
+        sites = _sites(pool, masks, self._job.spec)
+        there_are = sum([len(bunch.runs) for bunch in bunches.values()])
+        hurried = there_are > runs_max
+        every: Iterable[Candidate] = () if hurried else self.candidates(bunches)
         if len(sites) > 1:
-            candidates = list(candidates)
-        yield from islice(filter(None, (self.choose(pool, site, candidates, blocked) for site in sites)), SITES_MAX)
+            every = list(every)
+
+        def plan_in(site: Block) -> VictimPlan | None:
+            here, together = pool.within(site), site is not pool.layout.root
+            if not hurried:
+                return self.choose(here, every, blocked, together=together, looked={})
+            near = self._near(pool, site, masks, bunches, runs_max)
+            looked = {"runs_looked_at": len(near), "runs_to_look_at": there_are} if len(near) < there_are else {}
+            return self.choose(here, near, blocked, together=together, looked=looked)
+
+        yield from islice(filter(None, map(plan_in, sites)), SITES_MAX)
+
+    def _near(
+        self, pool: Pool, site: Block, masks: dict[HostId, int], bunches: dict[Key, Bunch], runs_max: int
+    ) -> list[Candidate]:
+        """The runs of these bunches on the hosts of a block where the most could be had: on as many as the gang needs,
+        then up to `runs_max`. `masks`: what could be had. The gang fits if all of them end."""
+        gpus, left = self._job.spec.gpus_per_replica, self._job.spec.replicas
+        able = [host for host in site.every_host() if host in masks and masks[host].bit_count() >= gpus]
+        able.sort(key=lambda host: (-(masks[host].bit_count() // gpus), -pool.masks[host].bit_count(), host))
+        runs: dict[RunId, None] = {}
+        key_of = self._state.loose.key_of
+        for host in able:
+            if left <= 0 and len(runs) >= runs_max:
+                break
+            runs.update((run, None) for run in self._state.runs_on.get(host, ()) if key_of.get(run, NOBODY) in bunches)
+            left -= masks[host].bit_count() // gpus
+        found = (self._candidate(run, self._at_risk(bunches[key_of[run]], run)) for run in runs)
+        return sorted(filter(None, found), key=_victim_order)
+
+    def _at_risk(self, bunch: Bunch, run: RunId) -> GpuMillis:
+        """As `Bunch.lines` has it."""
+        (gpus, resumable), safe_until = bunch.runs[run]
+        most = self._policy.resume_cost_ms if resumable else self._now
+        return gpus * min(max(0, self._now - safe_until), most)
 
     def plan_on(self, pool: Pool, way: Way, blocked: Mapping[HostId, int]) -> VictimPlan:
         """The plan of a way on one host."""
@@ -174,12 +229,18 @@ class _Search:
             victims.append(candidate)
         placement = pack_into(room.pool(), self._job.spec)
         assert placement is not None, "the room was counted to hold it"
-        return VictimPlan(placement=placement, victims=tuple(victims))
+        return VictimPlan(placement=placement, victims=tuple(victims), looked=way.looked)
 
     def choose(
-        self, pool: Pool, site: Block, candidates: Iterable[Candidate], blocked: Mapping[HostId, int]
+        self,
+        pool: Pool,
+        candidates: Iterable[Candidate],
+        blocked: Mapping[HostId, int],
+        *,
+        together: bool,
+        looked: Mapping[str, int],
     ) -> VictimPlan | None:
-        """The plan for a block of the pool, or for all of it.
+        """The plan for a block, or for all of a pool.
 
         Add the cheapest until the gang fits, then drop, dearest first, whoever is not needed. For a gang that needs
         several hosts all are added: then what is dropped first is the most work that would be lost for good, wherever
@@ -188,7 +249,7 @@ class _Search:
         spec = self._job.spec
         masks = self._state.masks
         everybody = spec.gpus > self._state.largest_host
-        room = _Widening(pool.within(site), gpus=spec.gpus_per_replica, blocked=blocked)
+        room = _Widening(pool, gpus=spec.gpus_per_replica, blocked=blocked)
         taken: list[Candidate] = []
         for candidate in candidates:
             if room.add(masks[candidate.run.run]):
@@ -206,7 +267,7 @@ class _Search:
         taken.reverse()
         placement = pack_into(room.pool(), spec)
         assert placement is not None, "the room was counted to hold the gang"
-        return VictimPlan(placement=placement, victims=tuple(taken), together=site is not pool.layout.root)
+        return VictimPlan(placement=placement, victims=tuple(taken), together=together, looked=looked)
 
     def _rank(self, key: Key, resumable: bool) -> tuple[bool, bool, float]:
         return (False, not resumable, 0.0) if key is None else (True, not resumable, -self._step(key.budget))

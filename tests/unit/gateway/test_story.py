@@ -254,6 +254,19 @@ def test_where_the_free_gpus_are_is_said(reason: Reason, free: int, said: str) -
     assert said in say_why(why)
 
 
+def test_what_is_short_and_being_released_is_said() -> None:
+    numbers = {"gpus_asked": 16, "gpus_free": 0, "gpus_releasing": 8, "gpus_short": 8, "next_protection_ends_ms": AT}
+    why = Why(rule="P6", reason=Reason.DEFER_NO_ROOM, numbers=numbers)
+    assert "0 are free; with 8 that are being released 8 are missing; the next" in say_why(why)
+    assert "released" not in say_why(Why(rule="P6", reason=why.reason, numbers={**numbers, "gpus_releasing": 0}))
+
+
+def test_a_search_that_stopped_early_is_said() -> None:
+    numbers = {"victims": 2, "runs_looked_at": 2_000, "runs_to_look_at": 9_000}
+    said = say_why(Why(rule="P7", reason=Reason.DEFER_VICTIMS_STOPPING, numbers=numbers))
+    assert said == "2 runs are being stopped for it (of 9000 that could be, 2000 were looked at)"
+
+
 def test_a_fact_about_another_job_names_it() -> None:
     fact = RunPreemptionRequested(at=AT, run=RUN, job=JOB, by="j2", why=LOST, escrow=place("h000"))
     assert tell(fact, to=OTHER).startswith("Job j1: run 1 is to stop for j2")
