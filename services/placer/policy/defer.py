@@ -46,6 +46,7 @@ class _Telling:
         self._state, self._now, self._standings, self._policy = state, now, standings, policy
         self._whys: dict[Alike, Why] = {}
         self._kept: dict[AskingJob, dict[Reason, int]] = {}
+        self._releasing = Releasing(state)
         self._room = tuple([pool.free for pool in state.room.pools.values()])
         self._again_at: Millis | None = None
 
@@ -95,7 +96,9 @@ class _Telling:
         alike = alike_of(job.spec)
         why = self._whys.get(alike)
         if why is None:
-            why = self._whys[alike] = reason_to_wait(self._state, alike, kept=self._kept_from(job))
+            why = self._whys[alike] = reason_to_wait(
+                self._state, alike, kept=self._kept_from(job), releasing=self._releasing
+            )
         return PlacementDeferred(at=self._now, job=job_id, why=why)
 
     def _kept_from(self, job: Job) -> dict[Reason, int]:
@@ -124,6 +127,24 @@ def _only_in_blocks(pools: list[Pool], alike: Alike) -> bool:
     )
 
 
+class Releasing:
+    """GPUs that runs which were told to end hold, and that are not kept for an asker already. Counted once a pool."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._known: dict[Pool, int] = {}
+
+    def of(self, pool: Pool) -> int:
+        """So many in this pool."""
+        known = self._known.get(pool)
+        if known is None:
+            state, here = self._state, pool.masks
+            held = [(host, mask) for run in state.stopping for host, mask in state.masks[run].items() if host in here]
+            known = sum([(mask & ~state.escrowed.get(host, 0)).bit_count() for host, mask in held])
+            self._known[pool] = known
+        return known
+
+
 def _fit_one_block(pools: list[Pool], alike: Alike) -> dict[str, int]:
     """How many replicas fit the roomiest of the blocks in one of which the gang has to lie."""
     replicas, gpus = alike.replicas, alike.gpus_per_replica
@@ -133,18 +154,17 @@ def _fit_one_block(pools: list[Pool], alike: Alike) -> dict[str, int]:
     return {"replicas_fit_one_block": max(fits, default=0)}
 
 
-def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int]) -> Why:
+def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int], releasing: Releasing | None = None) -> Why:
     """The reason with what was asked, what is free, the next protection to end, and what P5 keeps for which reason.
 
     Short is what is asked less what is free or being released, in the pool where that is least.
     """
+    soon = Releasing(state) if releasing is None else releasing
     pools = [pool for name, pool in state.room.pools.items() if alike.gpu_type is None or alike.gpu_type == name[1]]
-    releasing = [_releasing(state, pool) for pool in pools]
-    short = [alike.gpus - pool.free - soon for pool, soon in zip(pools, releasing, strict=True)]
     numbers = {
         "gpus_asked": alike.gpus,
-        "gpus_short": max(0, min(short, default=alike.gpus)),
-        "gpus_releasing": sum(releasing),
+        "gpus_short": max(0, min((alike.gpus - pool.free - soon.of(pool) for pool in pools), default=alike.gpus)),
+        "gpus_releasing": sum(map(soon.of, pools)),
         "replicas": alike.replicas,
         "replicas_fit": max((pool.fits(alike.gpus_per_replica) for pool in pools), default=None),
         "gpus_free": sum(pool.free for pool in pools),
@@ -155,12 +175,6 @@ def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int]) -> Wh
         **{reason.value: kept[reason] for reason in sorted(kept)},
     }
     return Why(rule="P6", reason=reason_of(state, alike), numbers=numbers)
-
-
-def _releasing(state: State, pool: Pool) -> int:
-    """GPUs of the pool that runs which were told to end hold, and that are not kept for an asker already."""
-    held = [(host, mask) for run in state.stopping for host, mask in state.masks[run].items() if host in pool.masks]
-    return sum([(mask & ~state.escrowed.get(host, 0)).bit_count() for host, mask in held])
 
 
 def kept_runs(state: State, job: Job, *, standings: Standings, policy: Policy) -> dict[Reason, int]:

@@ -122,23 +122,34 @@ def _victim_order(candidate: Candidate) -> tuple[bool | float | str, ...]:
     return tuple(key(candidate) for key in VICTIM_ORDER)
 
 
-def _all_ended(pool: Pool, bunches: Iterable[Bunch], blocked: Mapping[HostId, int]) -> dict[HostId, int]:
-    """What could be had of the pool if all of them ended."""
-    masks = dict(pool.masks)
+def _all_ended(pool: Pool, bunches: Iterable[Bunch], spec: JobSpec, blocked: Mapping[HostId, int]) -> dict[HostId, int]:
+    """By host what could be had of the pool if all of them ended, where that is something; in order of name.
+
+    Empty if the gang would not fit. What is gained by their ends is counted first: that is a few hosts of many.
+    """
+    gpus = spec.gpus_per_replica
+    loose: dict[HostId, int] = {}
     for bunch in bunches:
         for host, mask in bunch.masks.items():
-            if host in masks:
-                masks[host] |= mask
-    for host in blocked.keys() & masks.keys():
-        masks[host] &= ~blocked[host]
-    return masks
+            loose[host] = loose.get(host, 0) | mask
+    fits = pool.fits(gpus)
+    for host, mask in loose.items():
+        free = pool.masks.get(host)
+        if free is not None:
+            fits += ((free | mask) & ~blocked.get(host, 0)).bit_count() // gpus - free.bit_count() // gpus
+    if fits < spec.replicas:
+        return {}
+    masks = {
+        host: had
+        for host, free in pool.masks.items()
+        if (free or host in loose) and (had := (free | loose.get(host, 0)) & ~blocked.get(host, 0))
+    }
+    return masks if sum([mask.bit_count() // gpus for mask in masks.values()]) >= spec.replicas else {}
 
 
 def _sites(pool: Pool, masks: dict[HostId, int], spec: JobSpec) -> list[Block]:
     """The blocks, or the whole pool, in which the gang would fit if these were free: what is freest now first."""
     replicas, gpus = spec.replicas, spec.gpus_per_replica
-    if sum([mask.bit_count() // gpus for mask in masks.values()]) < replicas:
-        return []
     sites = pool.sites(spec.topology, replicas, gpus)
     if spec.topology is Topology.PREFER_BLOCK:
         sites = [*sites, *pool.one_block(replicas, gpus)]
@@ -175,7 +186,10 @@ class _Search:
         self, pool: Pool, bunches: dict[Key, Bunch], blocked: Mapping[HostId, int], *, runs_max: int
     ) -> Iterator[VictimPlan]:
         """A plan for each block in which the gang may lie, up to `SITES_MAX`; or the one for the pool."""
-        masks = _all_ended(pool, bunches.values(), blocked)
+        masks = _all_ended(pool, bunches.values(), self._job.spec, blocked)
+        if not masks:
+            return
+        worth = Pool.of({host: pool.masks[host] for host in masks}, pool.layout)
         sites = _sites(pool, masks, self._job.spec)
         there_are = sum([len(bunch.runs) for bunch in bunches.values()])
         hurried = there_are > runs_max
@@ -184,7 +198,7 @@ class _Search:
             every = list(every)
 
         def plan_in(site: Block) -> VictimPlan | None:
-            here, together = pool.within(site), site is not pool.layout.root
+            here, together = worth.within(site), site is not pool.layout.root
             if not hurried:
                 return self.choose(here, every, blocked, together=together, looked={})
             near = self._near(pool, site, masks, bunches, runs_max)
