@@ -84,6 +84,8 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "a replica failed",
     ),
     _R.DEFER_NO_ROOM: (
+        "it asks for {gpus_asked} GPUs in one block and {gpus_free} are free in all: {replicas_fit_one_block} of its "
+        "{replicas} replicas fit the roomiest block, {roomiest_block}",
         "it asks for {gpus_asked} GPUs and {gpus_free} are free on {hosts_with_gpus_free} hosts, largest hole "
         "{largest_hole}; with {gpus_releasing} that are being released {gpus_short} are missing; the next protection "
         "ends at {next_protection_ends_ms}",
@@ -103,6 +105,8 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "enough GPUs are free, but in pieces that are too small",
     ),
     _R.DEFER_NO_BLOCK: (
+        "enough GPUs are free, but not in one block: {replicas_fit_one_block} of its {replicas} replicas "
+        "fit the roomiest, {roomiest_block}",
         "enough GPUs are free, but not in one block: {replicas_fit_one_block} of its {replicas} replicas "
         "fit the roomiest",
         "enough GPUs are free, but not in one block",

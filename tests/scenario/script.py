@@ -12,14 +12,16 @@
     never:
       - {fact: RunEnded, cause_of_end: preempted}
 
-`given: {roles: priority}` takes the deciders of the baseline instead of the services' own.
+`given: {roles: priority}` takes the deciders of the baseline instead of the services' own; `given: {hosts: ...}` is a
+size, or what `clusters:` of a cluster file is. `{at: 1m, every: 2m, times: 30, submit: n, ...}` submits n001, n002 ...
+`cases:` are the numbers of the field cases that a scenario settles: docs/checklists/field-cases.md.
 
 Instants are lengths of time since the world began. A `then` entry matches a fact that has at least these values;
 `between: [1h, 61m]` bounds its instant; `count: 2` asks for exactly so many. `present: [key]` in a mapping asks that
 keys are there, whatever their values.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,12 +31,13 @@ import msgspec
 from simulator.agents import Behaviour
 from simulator.baseline import PRIORITY
 from simulator.world import FAIR, World
+from tenure.domain.host import HostSpec
 from tenure.domain.ids import BudgetPath, HostId, JobId, UserName
 from tenure.domain.job import JobSpec, Launch, Topology
 from tenure.domain.tree_check import check_tree
 from tenure.domain.units import Millis, format_duration, parse_duration
 from tenure.events.fact import Fact
-from tenure.runtime.cluster_file import parse_hosts
+from tenure.runtime.cluster_file import check_cluster, parse_hosts
 from tenure.runtime.options import build_policy
 from tenure.runtime.yaml_file import load_yaml
 
@@ -62,29 +65,40 @@ def load(path: Path) -> dict[str, Any]:
     return script
 
 
-def play(script: Mapping[str, Any]) -> list[Fact]:
-    """Run the scenario to its end. Returns all facts."""
-    return [recorded.fact for recorded in script_to_world(script).recorded]
-
-
 def build(script: Mapping[str, Any]) -> World:
     """The world a script begins with."""
     given = script["given"]
     return World(
-        hosts=parse_hosts(given["hosts"]),
+        hosts=_hosts(given["hosts"]),
         tree=check_tree({"budgets": given["budgets"]}),
         policy=build_policy(given.get("policy", {})),
         roles=_ROLES[given.get("roles", "fair")],
     )
 
 
+def _hosts(given: str | list[dict[str, Any]]) -> tuple[HostSpec, ...]:
+    return parse_hosts(given) if isinstance(given, str) else check_cluster({"clusters": given})
+
+
 def script_to_world(script: Mapping[str, Any], world: World | None = None) -> World:
     """A world (a new one, or one given) in which the script has happened to its end."""
     world = world or build(script)
-    for entry in script["when"]:
+    for entry in _one_by_one(script["when"]):
         world.at(instant(entry["at"]), partial(_act, world, entry))
     world.run(instant(script["until"]))
     return world
+
+
+def _one_by_one(entries: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The entries, with what comes `every` so often told once for each time."""
+    for entry in entries:
+        once = {key: value for key, value in entry.items() if key not in ("every", "times")}
+        if "every" not in entry:
+            yield once
+            continue
+        for number in range(entry["times"]):
+            at = instant(entry["at"]) + number * instant(entry["every"])
+            yield once | {"at": format_duration(at), "submit": f"{entry['submit']}{number + 1:03}"}
 
 
 def check(script: Mapping[str, Any], facts: list[Fact]) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.script import check, load, play
+from tests.checks.invariants import check_log, check_reservations
+from tests.scenario.script import check, load, script_to_world
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.yaml"))
 
@@ -12,4 +13,9 @@ SCENARIOS = sorted(Path(__file__).parent.glob("*.yaml"))
 @pytest.mark.parametrize("path", SCENARIOS, ids=[path.stem for path in SCENARIOS])
 def test_scenario(path: Path) -> None:
     script = load(path)
-    check(script, play(script))
+    recorded = script_to_world(script).recorded
+    facts = [entry.fact for entry in recorded]
+    check(script, facts)
+    if script["given"].get("roles", "fair") == "fair":
+        check_log(recorded)
+        check_reservations(facts)

@@ -145,13 +145,20 @@ class Releasing:
         return known
 
 
-def _fit_one_block(pools: list[Pool], alike: Alike) -> dict[str, int]:
-    """How many replicas fit the roomiest of the blocks in one of which the gang has to lie."""
+def _fit_one_block(pools: list[Pool], alike: Alike) -> dict[str, int | str]:
+    """The roomiest of the blocks in one of which the gang has to lie, and how many of its replicas fit there."""
     replicas, gpus = alike.replicas, alike.gpus_per_replica
     if not must_be_one_block(alike.topology, replicas):
         return {}
-    fits = [replicas_in(pool.tally(block).counts, gpus) for pool in pools for block in pool.one_block(replicas, gpus)]
-    return {"replicas_fit_one_block": max(fits, default=0)}
+    blocks = [
+        (replicas_in(pool.tally(block).counts, gpus), block.path)
+        for pool in pools
+        for block in pool.one_block(replicas, gpus)
+    ]
+    if not blocks:
+        return {"replicas_fit_one_block": 0}
+    fit, path = min(blocks, key=lambda block: (-block[0], block[1]))
+    return {"replicas_fit_one_block": fit, "roomiest_block": path}
 
 
 def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int], releasing: Releasing | None = None) -> Why:
@@ -161,7 +168,7 @@ def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int], relea
     """
     soon = Releasing(state) if releasing is None else releasing
     pools = [pool for name, pool in state.room.pools.items() if alike.gpu_type is None or alike.gpu_type == name[1]]
-    numbers = {
+    numbers: dict[str, Number] = {
         "gpus_asked": alike.gpus,
         "gpus_short": max(0, min((alike.gpus - pool.free - soon.of(pool) for pool in pools), default=alike.gpus)),
         "gpus_releasing": sum(map(soon.of, pools)),
