@@ -15,7 +15,7 @@ from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import JobId
 from tenure.domain.policy import Policy
-from tenure.domain.reasons import Reason, Why
+from tenure.domain.reasons import Number, Reason, Why
 from tenure.domain.units import MINUTE, Millis
 from tenure.events.placing import PlacementDeferred
 

@@ -46,7 +46,8 @@ def find_timetable(
     if state.room.free + given.most(state) < job.spec.gpus:
         return None
     found = [table for _, pool in state.room.pools_for(job.spec) if (table := _in_pool(state, pool, job, given, now))]
-    return min(found, key=lambda table: table.latest_start, default=None)
+    best = min(found, key=lambda table: table.latest_start, default=None)
+    return None if best is None or (before is not None and best.latest_start >= before) else best
 
 
 class _Given:
@@ -120,7 +121,20 @@ def _in_pool(state: State, pool: Pool, job: Job, given: _Given, now: Millis) -> 
         return None
     placement = pack_into(_least_disturbing(state, Pool.of(masks, pool.layout), fitting, spec, now), spec)
     assert placement is not None, "the room was counted to hold the gang"
+    if latest > now:
+        latest = max(latest, _last_grace_ends(state, placement, now))
     return Timetable(placement=placement, latest_start=latest, waits_for=in_the_way(state, placement))
+
+
+def _last_grace_ends(state: State, placement: Placement, now: Millis) -> Millis:
+    """When the last run of a placement that is unallocated, and so may be told now, has had its grace period."""
+    ends = now
+    for host, wanted in masks_of(placement).items():
+        for run in state.runs_on.get(host, ()):
+            spec = state.core.jobs[state.core.runs[run].job].spec
+            if state.masks[run][host] & wanted and not spec.allocated:
+                ends = max(ends, now + spec.grace_ms)
+    return ends
 
 
 def _gains(state: State, pool: Pool, given: _Given, taken: dict[HostId, int], now: Millis) -> list[Gain]:
