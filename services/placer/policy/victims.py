@@ -201,6 +201,11 @@ class _Search:
             here, together = worth.within(site), site is not pool.layout.root
             if not hurried:
                 return self.choose(here, every, blocked, together=together, looked={})
+            if self._job.spec.gpus <= self._state.largest_host:  # a few of the cheapest often do
+                cheapest = islice(self.candidates(bunches), runs_max)
+                plan = self.choose(here, cheapest, blocked, together=together, looked={})
+                if plan is not None:
+                    return plan
             near = self._near(pool, site, masks, bunches, runs_max)
             looked = {"runs_looked_at": len(near), "runs_to_look_at": there_are} if len(near) < there_are else {}
             return self.choose(here, near, blocked, together=together, looked=looked)
