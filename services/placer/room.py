@@ -32,7 +32,7 @@ class Tally:
 class Pool:
     """Hosts that take runs, in order of name, each with a bit for every GPU that may be used."""
 
-    __slots__ = ("_tallied", "_tallies", "counts", "free", "layout", "masks")
+    __slots__ = ("_tallied", "_tallies", "counts", "free", "layout", "masks", "not_full")
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -42,6 +42,8 @@ class Pool:
         self._tallied = 0
         """... for as long as no host has moved since."""
         self.masks: dict[HostId, int] = {}
+        self.not_full: dict[HostId, None] = {}
+        """Those with a GPU to use, in no order to decide by."""
         self.counts: list[int] = [0]
         """By a number of GPUs: how many hosts have just so many to use."""
         self.free = 0
@@ -52,6 +54,7 @@ class Pool:
         """A pool of these hosts, which are in order of name."""
         pool = cls(layout)
         pool.masks = masks
+        pool.not_full = {host: None for host, mask in masks.items() if mask}
         numbers = [mask.bit_count() for mask in masks.values()]
         pool.counts = [0] * (max(numbers, default=0) + 1)
         for number in numbers:
@@ -148,6 +151,10 @@ class Pool:
             self.masks[host] = mask
             self.counts[before.bit_count()] -= 1
             self.free -= before.bit_count()
+        if mask:
+            self.not_full[host] = None
+        elif before:
+            del self.not_full[host]
         if self._tallies is not None:
             self._recount(host, None if before is None else before.bit_count(), count)
         return before
@@ -156,6 +163,7 @@ class Pool:
         """The host takes no runs any more."""
         mask = self.masks.pop(host, None)
         if mask is not None:
+            self.not_full.pop(host, None)
             self.counts[mask.bit_count()] -= 1
             self.free -= mask.bit_count()
             self._recount(host, mask.bit_count(), None)

@@ -125,26 +125,20 @@ def _victim_order(candidate: Candidate) -> tuple[bool | float | str, ...]:
 def _all_ended(pool: Pool, bunches: Iterable[Bunch], spec: JobSpec, blocked: Mapping[HostId, int]) -> dict[HostId, int]:
     """By host what could be had of the pool if all of them ended, where that is something; in order of name.
 
-    Empty if the gang would not fit. What is gained by their ends is counted first: that is a few hosts of many.
+    Empty if the gang would not fit. Only hosts with something free or loose are looked at: those are few.
     """
-    gpus = spec.gpus_per_replica
+    gpus, free = spec.gpus_per_replica, pool.masks
     loose: dict[HostId, int] = {}
     for bunch in bunches:
         for host, mask in bunch.masks.items():
             loose[host] = loose.get(host, 0) | mask
-    fits = pool.fits(gpus)
-    for host, mask in loose.items():
-        free = pool.masks.get(host)
-        if free is not None:
-            fits += ((free | mask) & ~blocked.get(host, 0)).bit_count() // gpus - free.bit_count() // gpus
-    if fits < spec.replicas:
-        return {}
     masks = {
         host: had
-        for host, free in pool.masks.items()
-        if (free or host in loose) and (had := (free | loose.get(host, 0)) & ~blocked.get(host, 0))
+        for host in pool.not_full | dict.fromkeys(loose)
+        if host in free and (had := (free[host] | loose.get(host, 0)) & ~blocked.get(host, 0))
     }
-    return masks if sum([mask.bit_count() // gpus for mask in masks.values()]) >= spec.replicas else {}
+    fits = sum([mask.bit_count() // gpus for mask in masks.values()])
+    return dict(sorted(masks.items())) if fits >= spec.replicas else {}
 
 
 def _sites(pool: Pool, masks: dict[HostId, int], spec: JobSpec) -> list[Block]:
