@@ -3,17 +3,18 @@
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from services.placer.alike import Alike, Line, alike_of
 from services.placer.blocks import replicas_in
 from services.placer.core import Job
-from services.placer.policy.may_disrupt import AskingJob, may_have
+from services.placer.policy.may_disrupt import may_have
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.victims import asking
 from services.placer.room import Pool, must_be_one_block
 from services.placer.standings import Standings
 from services.placer.state import State
-from tenure.domain.ids import JobId
+from tenure.domain.ids import BudgetPath, JobId
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Number, Reason, Why
 from tenure.domain.units import MINUTE, Millis
@@ -45,8 +46,8 @@ class _Telling:
     def __init__(self, state: State, now: Millis, standings: Standings, policy: Policy) -> None:
         self._state, self._now, self._standings, self._policy = state, now, standings, policy
         self._whys: dict[Alike, Why] = {}
-        self._kept: dict[AskingJob, dict[Reason, int]] = {}
-        self._releasing = Releasing(state)
+        self._kept: dict[tuple[BudgetPath, int, bool], dict[Reason, int]] = {}
+        self._picture = Picture(state)
         self._room = tuple([pool.free for pool in state.room.pools.values()])
         self._again_at: Millis | None = None
 
@@ -97,13 +98,13 @@ class _Telling:
         why = self._whys.get(alike)
         if why is None:
             why = self._whys[alike] = reason_to_wait(
-                self._state, alike, kept=self._kept_from(job), releasing=self._releasing
+                self._state, alike, kept=self._kept_from(job), picture=self._picture
             )
         return PlacementDeferred(at=self._now, job=job_id, why=why)
 
     def _kept_from(self, job: Job) -> dict[Reason, int]:
         """What P5 keeps from a job: the same from all that are one asker to it."""
-        by = asking(job.spec)
+        by = job.spec.budget, job.spec.priority, job.spec.allocated
         if by not in self._kept:
             self._kept[by] = kept_runs(self._state, job, standings=self._standings, policy=self._policy)
         return self._kept[by]
@@ -111,12 +112,16 @@ class _Telling:
 
 def reason_of(state: State, alike: Alike) -> Reason:
     """No such hosts, no room, room in pieces, or room in more than one block."""
-    pools = [pool for name, pool in state.room.pools.items() if alike.gpu_type is None or alike.gpu_type == name[1]]
+    pools = _of_type(state, alike.gpu_type)
+    return _reason(pools, sum([pool.free for pool in pools]), alike)
+
+
+def _reason(pools: list[Pool], free: int, alike: Alike) -> Reason:
     if not pools:
         return Reason.DEFER_NO_SUCH_HOSTS
     if must_be_one_block(alike.topology, alike.replicas) and _only_in_blocks(pools, alike):
         return Reason.DEFER_NO_BLOCK
-    return Reason.DEFER_FRAGMENTED if sum([pool.free for pool in pools]) >= alike.gpus else Reason.DEFER_NO_ROOM
+    return Reason.DEFER_FRAGMENTED if free >= alike.gpus else Reason.DEFER_NO_ROOM
 
 
 def _only_in_blocks(pools: list[Pool], alike: Alike) -> bool:
@@ -125,24 +130,6 @@ def _only_in_blocks(pools: list[Pool], alike: Alike) -> bool:
     return any(pool.fits(gpus) >= replicas for pool in pools) and not any(
         pool.fits_together(alike.topology, replicas, gpus) for pool in pools
     )
-
-
-class Releasing:
-    """GPUs that runs which were told to end hold, and that are not kept for an asker already. Counted once a pool."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._known: dict[Pool, int] = {}
-
-    def of(self, pool: Pool) -> int:
-        """So many in this pool."""
-        known = self._known.get(pool)
-        if known is None:
-            state, here = self._state, pool.masks
-            held = [(host, mask) for run in state.stopping for host, mask in state.masks[run].items() if host in here]
-            known = sum([(mask & ~state.escrowed.get(host, 0)).bit_count() for host, mask in held])
-            self._known[pool] = known
-        return known
 
 
 def _fit_one_block(pools: list[Pool], alike: Alike) -> dict[str, int | str]:
@@ -161,27 +148,75 @@ def _fit_one_block(pools: list[Pool], alike: Alike) -> dict[str, int | str]:
     return {"replicas_fit_one_block": fit, "roomiest_block": path}
 
 
-def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int], releasing: Releasing | None = None) -> Why:
+class Picture:
+    """What is free, as the reasons of one decision tell it: worked out once for all that ask for one type of GPU."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._known: dict[str | None, _Pools] = {}
+        self.next_protection_ends = state.loose.next_end(state.firm)
+
+    def of(self, gpu_type: str | None) -> "_Pools":
+        """The pools of this type, or all of them."""
+        known = self._known.get(gpu_type)
+        if known is None:
+            pools = _of_type(self._state, gpu_type)
+            releasing = [_releasing(self._state, pool) for pool in pools]
+            known = self._known[gpu_type] = _Pools(
+                pools=pools,
+                free=sum(pool.free for pool in pools),
+                not_full=sum(sum(pool.counts[1:]) for pool in pools),
+                largest_hole=max((pool.largest_hole for pool in pools), default=0),
+                releasing=sum(releasing),
+                most=max((pool.free + soon for pool, soon in zip(pools, releasing, strict=True)), default=0),
+            )
+        return known
+
+
+class _Pools(NamedTuple):
+    """What there is in some pools."""
+
+    pools: list[Pool]
+    free: int
+    not_full: int
+    """Hosts with something free."""
+    largest_hole: int
+    releasing: int
+    most: int
+    """Free or being released in the pool where that is most."""
+
+
+def _of_type(state: State, gpu_type: str | None) -> list[Pool]:
+    return [pool for name, pool in state.room.pools.items() if gpu_type is None or gpu_type == name[1]]
+
+
+def _releasing(state: State, pool: Pool) -> int:
+    """GPUs of the pool that runs which were told to end hold, and that are not kept for an asker already."""
+    held = [(host, mask) for run in state.stopping for host, mask in state.masks[run].items() if host in pool.masks]
+    return sum([(mask & ~state.escrowed.get(host, 0)).bit_count() for host, mask in held])
+
+
+def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int], picture: Picture | None = None) -> Why:
     """The reason with what was asked, what is free, the next protection to end, and what P5 keeps for which reason.
 
     Short is what is asked less what is free or being released, in the pool where that is least.
     """
-    soon = Releasing(state) if releasing is None else releasing
-    pools = [pool for name, pool in state.room.pools.items() if alike.gpu_type is None or alike.gpu_type == name[1]]
+    picture = picture or Picture(state)
+    there = picture.of(alike.gpu_type)
     numbers: dict[str, Number] = {
         "gpus_asked": alike.gpus,
-        "gpus_short": max(0, min((alike.gpus - pool.free - soon.of(pool) for pool in pools), default=alike.gpus)),
-        "gpus_releasing": sum(map(soon.of, pools)),
+        "gpus_short": max(0, alike.gpus - there.most),
+        "gpus_releasing": there.releasing,
         "replicas": alike.replicas,
-        "replicas_fit": max((pool.fits(alike.gpus_per_replica) for pool in pools), default=None),
-        "gpus_free": sum(pool.free for pool in pools),
-        "hosts_with_gpus_free": sum(sum(pool.counts[1:]) for pool in pools),
-        "largest_hole": max((pool.largest_hole for pool in pools), default=0),
-        "next_protection_ends_ms": state.loose.next_end(state.firm),
-        **_fit_one_block(pools, alike),
-        **{reason.value: kept[reason] for reason in sorted(kept)},
+        "replicas_fit": max((pool.fits(alike.gpus_per_replica) for pool in there.pools), default=None),
+        "gpus_free": there.free,
+        "hosts_with_gpus_free": there.not_full,
+        "largest_hole": there.largest_hole,
+        "next_protection_ends_ms": picture.next_protection_ends,
+        **_fit_one_block(there.pools, alike),
+        **{reason.value: number for reason, number in kept.items()},
     }
-    return Why(rule="P6", reason=reason_of(state, alike), numbers=numbers)
+    return Why(rule="P6", reason=_reason(there.pools, there.free, alike), numbers=numbers)
 
 
 def kept_runs(state: State, job: Job, *, standings: Standings, policy: Policy) -> dict[Reason, int]:
@@ -190,11 +225,15 @@ def kept_runs(state: State, job: Job, *, standings: Standings, policy: Policy) -
     by = asking(job.spec)
     if not by.allocated:
         kept[Reason.KEEP_ASKER_UNALLOCATED] = len(state.firm) + len(state.unstarted) + len(state.loose.key_of)
-        return +kept
+        return _in_order(kept)
     kept[Reason.KEEP_PROTECTED] = len(state.firm)
     kept[Reason.KEEP_NOT_STARTED] = len(state.unstarted)
     for key, bunch in state.loose.bunches.items():
         if key is not None and not may_have(by, key, standings=standings, policy=policy):
             same = key.budget == by.budget
             kept[Reason.KEEP_PRIORITY_NOT_HIGHER if same else Reason.KEEP_RATIO_NOT_LOWER] += len(bunch.runs)
-    return +kept
+    return _in_order(kept)
+
+
+def _in_order(kept: Counter[Reason]) -> dict[Reason, int]:
+    return {reason: kept[reason] for reason in sorted(kept) if kept[reason]}

@@ -29,11 +29,11 @@ class Outside:
 
     def may_fit(self, job: Job) -> bool:
         """False: it does not fit into what is free and not blocked."""
-        return self._of(job).fits(self._state.room, job.spec)
+        return self._of(job).most(self._state.room, job.spec) >= job.spec.replicas
 
     def may_be_had(self, job: Job) -> bool:
         """False: it does not fit either if every loose run ended."""
-        return self._of(job).fits(self._state.reach, job.spec)
+        return self._of(job).most(self._state.reach, job.spec) >= job.spec.replicas
 
     def _of(self, job: Job) -> "_Left":
         spec = job.spec
@@ -47,20 +47,22 @@ class Outside:
 class _Left:
     """What is not blocked."""
 
-    __slots__ = ("_counts", "blocked")
+    __slots__ = ("_counts", "_most", "blocked")
 
     def __init__(self, blocked: dict[HostId, int]) -> None:
         self.blocked = blocked
         self._counts: dict[Pool, list[int]] = {}
         """By pool of room or reach, and a number of GPUs: how many hosts had just so many that are not blocked."""
+        self._most: dict[tuple[Room, str | None, int], int] = {}
 
-    def fits(self, room: Room, spec: JobSpec) -> bool:
-        """Whether the gang could be in one of the pools, for all that is known; nothing is said of blocks."""
-        if not self.blocked:
-            return True
-        return any(
-            replicas_in(self._of(pool), spec.gpus_per_replica) >= spec.replicas for _, pool in room.pools_for(spec)
-        )
+    def most(self, room: Room, spec: JobSpec) -> int:
+        """How many replicas fit one of the pools at most, for all that is known; nothing is said of blocks."""
+        key = (room, spec.gpu_type, spec.gpus_per_replica)
+        known = self._most.get(key)
+        if known is None:
+            counts = (self._of(pool) for _, pool in room.pools_for(spec))
+            known = self._most[key] = max((replicas_in(had, spec.gpus_per_replica) for had in counts), default=0)
+        return known
 
     def _of(self, pool: Pool) -> list[int]:
         counts = self._counts.get(pool)
