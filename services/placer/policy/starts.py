@@ -14,13 +14,13 @@ from services.placer.policy.hope import hopeful, within_reach
 from services.placer.policy.openings import Openings
 from services.placer.policy.outside import Outside
 from services.placer.policy.pack import pack
-from services.placer.policy.reserve import reserve
+from services.placer.policy.reserve import forbidden, reserve
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.victims import VictimPlan, find_victims
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import HostId
-from tenure.domain.job import Placement
+from tenure.domain.job import DEFAULT_GRACE, Placement
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import Millis
@@ -92,10 +92,7 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
             continue
         free.pop(line, None)
         if job.spec.allocated and not plan.asked and job_id not in state.waited_for:
-            found = None
-            if plan.outside.may_be_had(job):
-                kept = plan.outside.blocked(job)
-                found = find_victims(state, job, now, blocked=kept, openings=plan.openings, policy=policy)
+            found = _victims(plan, state, job, now, policy=policy)
             if found is not None:
                 _preempt(plan, state, job, found, now, policy=policy)
                 victims.clear()
@@ -154,10 +151,39 @@ def _held_of(state: State, placement: Placement) -> dict[HostId, int]:
     return {host: (mask & ~state.free(host)).bit_count() for host, mask in masks_of(placement).items()}
 
 
+def _victims(plan: Plan, state: State, job: Job, now: Millis, *, policy: Policy) -> VictimPlan | None:
+    """Whom to tell, so that what was promised is kept although the asker starts only when the slowest of them is gone.
+
+    One that has a reservation starts no later for having asked; and where the asker uses reserved hosts its contract is
+    over in time, but for the usual grace of its victims (P8).
+    """
+    if not plan.outside.may_be_had(job):
+        return None
+    own = state.core.reservations.get(job.job)
+    kept, waits = plan.outside.blocked(job), 0
+    while True:
+        found = find_victims(state, job, now, blocked=kept, openings=plan.openings, policy=policy)
+        if found is None or not state.core.reservations:
+            return found
+        grace_ms = _longest_grace(found)
+        if own is not None and now + grace_ms > own.latest_start:
+            return None
+        slow = grace_ms - DEFAULT_GRACE
+        if slow <= waits:
+            return found
+        kept = forbidden(state, job=job.job, spec=job.spec, now=now + slow)
+        if not any(mask & kept.get(host, 0) for host, mask in masks_of(found.placement).items()):
+            return found
+        waits = slow
+
+
+def _longest_grace(found: VictimPlan) -> Millis:
+    return max(victim.job.spec.grace_ms for victim in found.victims)
+
+
 def _preempt(plan: Plan, state: State, job: Job, found: VictimPlan, now: Millis, *, policy: Policy) -> None:
     """Tell every victim, and hold the whole placement for the asker (P7)."""
-    grace_ms = max(victim.job.spec.grace_ms for victim in found.victims)
-    until = escrow.deadline(grace_ms, now, policy=policy)
+    until = escrow.deadline(_longest_grace(found), now, policy=policy)
     for victim in found.victims:
         plan.facts.append(
             RunPreemptionRequested(
