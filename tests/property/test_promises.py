@@ -1,4 +1,8 @@
-"""P8 without host losses and tree edits: every latest start that was ever published is met, whoever else comes."""
+"""P8 without host losses and tree edits: every latest start that was ever published is met, whoever else comes.
+
+But for what nobody can know ahead: how long the processes of a run take to start, and how much of the usual grace its
+victims use, where it came to reserved hosts in their place. `test_timetables.py` has worlds without either.
+"""
 
 from typing import Any
 
@@ -6,8 +10,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from tenure.domain.ids import JobId
+from tenure.domain.job import DEFAULT_GRACE
 from tenure.domain.reasons import Reason
-from tenure.domain.units import Millis
+from tenure.domain.units import SECOND, Millis
 from tenure.events.fact import Fact
 from tenure.events.placing import JobFinished, PlacementDeferred, ReservationDropped, ReservationMade, RunAssigned
 from tests.checks.invariants import check_log
@@ -24,6 +29,9 @@ CLUSTERS = (
 SHAPES = ((1, 1), (1, 4), (1, 4), (1, 8), (1, 8), (2, 8), (3, 4), (3, 8), (4, 4))
 STOPS = (("30s", "0s"), ("30s", "29s"), ("30s", "60s"), ("10m", "9m"), ("1s", "1s"))
 """Grace and how long the stop takes; who takes longer is killed."""
+
+STARTS_AFTER: Millis = 5 * SECOND
+LATE_MAX: Millis = DEFAULT_GRACE + STARTS_AFTER
 
 
 @st.composite
@@ -43,7 +51,7 @@ def submissions(draw: st.DrawFn, *, number: int) -> dict[str, Any]:
         "topology": draw(st.sampled_from(("any", "any", "prefer-block", "one-block"))),
         "grace": grace,
         "stops_after": stops_after,
-        "starts_after": draw(st.sampled_from(("0s", "0s", "5s"))),
+        "starts_after": draw(st.sampled_from(("0s", "0s", f"{STARTS_AFTER}ms"))),
     }
 
 
@@ -82,7 +90,7 @@ def met_promises(facts: list[Fact], *, end: Millis) -> int:
         elif isinstance(fact, RunAssigned) and fact.job in first:
             kept += 1
             late = fact.at - first.pop(fact.job)
-            assert late <= 0, f"{fact.job} starts {late} ms after its latest start"
+            assert late <= LATE_MAX, f"{fact.job} starts {late} ms after its latest start"
         elif isinstance(fact, JobFinished):
             first.pop(fact.job, None)
         elif isinstance(fact, PlacementDeferred) and fact.job in first:

@@ -69,24 +69,30 @@ def plan_starts(state: State, now: Millis, *, openings: Openings, policy: Policy
 
 
 def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
-    """Go through the order, past everybody whose class cannot have anything."""
+    """Go through the order, past everybody whose class cannot have anything.
+
+    Who has a reservation is asked even where another of the class could not start: only to that one its hosts are shut.
+    """
     hope = hopeful(state, plan.openings)
     line_of, free, victims = state.waiting.line_of, hope.free, hope.victims
     if not free and not victims:
         return
+    promised = {job for job in state.core.reservations if line_of.get(job) in free}
     for rank, job_id in enumerate(state.core.order, start=1):
         line = line_of.get(job_id)
-        if line not in free and line not in victims:
+        if line not in free and line not in victims and job_id not in promised:
             continue
         if plan.started >= STARTS_MAX or len(plan.facts) >= FACTS_MAX:
             return
         job = state.core.jobs[job_id]
+        promised.discard(job_id)
         placement = _fit(plan, state, job)
         if placement is not None:
             reason = Reason.START_IN_ORDER if job.spec.allocated else Reason.START_UNALLOCATED_FILL
             _start(plan, state, job, placement, now, reason, rank=rank)
             if not state.room.free:
                 free.clear()
+                promised.clear()
                 if not victims:
                     return
             continue
@@ -100,7 +106,7 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
                 victims.pop(line, None)
                 if not plan.facts:  # else others took some of it in this decision
                     line.barren = within_reach(state, plan.openings, line)
-        if not free and not victims:
+        if not free and not victims and not promised:
             return
 
 
