@@ -80,7 +80,7 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
     promised = {job for job in state.core.reservations if line_of.get(job) in free}
     for rank, job_id in enumerate(state.core.order, start=1):
         line = line_of.get(job_id)
-        if line not in free and line not in victims and job_id not in promised:
+        if line is None or (line not in free and line not in victims and job_id not in promised):
             continue
         if plan.started >= STARTS_MAX or len(plan.facts) >= FACTS_MAX:
             return
