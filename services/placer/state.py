@@ -4,6 +4,7 @@
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,6 +33,15 @@ class Reasons:
     """When a reason that has turned may be said."""
 
 
+class Firm(NamedTuple):
+    """What an allocated run inside its protection holds, for whom and how long: kept at hand, as it never changes."""
+
+    until: Millis
+    gpus: int
+    grace_ms: Millis
+    holding: Holding
+
+
 class State:
     """The core with its indexes. One owner, one thread; `evolve` changes it in place."""
 
@@ -55,7 +65,7 @@ class State:
         self.reach = Room(self.layouts)
         """The same with all that `loose` runs hold: nobody can ever get more now."""
         self.loose = Loose()
-        self.firm: dict[RunId, None] = {}
+        self.firm: dict[RunId, Firm] = {}
         """Allocated runs that started, were not told to end, and are not known to be past their protection."""
         self.unstarted: dict[RunId, None] = {}
         """Allocated runs that did not start yet and were not told to end."""
@@ -146,8 +156,7 @@ class State:
         elif run.protected_until is None:
             self.unstarted[run.run] = None
         else:
-            self.firm[run.run] = None
-            self.loose.protect(run.run, run.protected_until)
+            self._protect(run, run.protected_until)
 
     def release(self, run: Run) -> None:
         """Mark the GPUs of `run` as free."""
@@ -191,10 +200,14 @@ class State:
             return
         if run.run in self.unstarted:
             del self.unstarted[run.run]
-            self.firm[run.run] = None
-            self.loose.protect(run.run, protected_until)
+            self._protect(run, protected_until)
         else:
             self.loose.saved(run.run, safe_until=run.safe_until)
+
+    def _protect(self, run: Run, until: Millis) -> None:
+        spec = self.core.jobs[run.job].spec
+        self.firm[run.run] = Firm(until, spec.gpus, spec.grace_ms, Holding(spec.budget, spec.priority))
+        self.loose.protect(run.run, until)
 
     def expire(self, now: Millis) -> None:
         """Runs whose protection ends by now become loose."""

@@ -41,13 +41,12 @@ class Outlook:
     @cached_property
     def held(self) -> dict[BudgetPath, int]:
         """GPUs of allocated runs that were not told to end, by their budget."""
-        core, held = self._state.core, Counter[BudgetPath]()
+        held = Counter[BudgetPath]()
         for key, bunch in self._state.loose.bunches.items():
             if key is not None:
                 held[key.budget] += bunch.gpus
-        for run in self._state.firm:
-            spec = core.jobs[core.runs[run].job].spec
-            held[spec.budget] += spec.gpus
+        for firm in self._state.firm.values():
+            held[firm.holding.budget] += firm.gpus
         return held
 
     def _ratio(self, path: BudgetPath, at: Millis, *, less: GpuMillis) -> float:
@@ -63,27 +62,28 @@ class Outlook:
 
         A run that has `gpus` from `past` on has gpus x (hour - past) by then: the sum over runs takes two numbers.
         """
-        hours, now, core = len(self.instants), self._now, self._state.core
+        hours, now = len(self.instants), self._now
         slope: dict[BudgetPath, list[int]] = {}
         offset: dict[BudgetPath, list[GpuMillis]] = {}
         for key, bunch in self._state.loose.bunches.items():
             if key is not None:
                 slope.setdefault(key.budget, [0] * hours)[0] += bunch.gpus
-        for run_id in self._state.firm:
-            run = core.runs[run_id]
-            past = max(0, (run.protected_until or now) - now)
+        for until, gpus, _, (budget, _) in self._state.firm.values():
+            past = until - now if until > now else 0
             hour = -(-past // STEP)
             if hour < hours:
-                spec = core.jobs[run.job].spec
-                slope.setdefault(spec.budget, [0] * hours)[hour] += spec.gpus
-                offset.setdefault(spec.budget, [0] * hours)[hour] += spec.gpus * past
+                if budget not in offset:
+                    slope.setdefault(budget, [0] * hours)
+                    offset[budget] = [0] * hours
+                slope[budget][hour] += gpus
+                offset[budget][hour] += gpus * past
         beyond: dict[BudgetPath, list[GpuMillis]] = {}
-        for budget, gpus in slope.items():
+        for budget, slopes in slope.items():
             rate = behind = 0
             offsets = offset.get(budget)
             above = [beyond.setdefault(path, [0] * hours) for path in lineage(budget)]
             for hour in range(hours):
-                rate += gpus[hour]
+                rate += slopes[hour]
                 behind += offsets[hour] if offsets is not None else 0
                 for had in above:
                     had[hour] += rate * hour * STEP - behind

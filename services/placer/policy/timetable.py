@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from services.placer.blocks import Block, replicas_in
 from services.placer.core import Job, masks_of
+from services.placer.loose import Holding
 from services.placer.policy.may_disrupt import is_lower
 from services.placer.policy.outlook import Outlook
 from services.placer.policy.pack import pack_into
@@ -164,15 +165,15 @@ def _had_from(state: State, given: _Given, now: Millis) -> Iterator[tuple[RunId,
             at = right if key is None else right + jobs[runs[run_id].job].spec.grace_ms
             if at < before:
                 yield run_id, at
-    for run_id in state.firm:
-        run = runs[run_id]
-        until = run.protected_until
-        if until is None or until >= before:
+    rights: dict[Holding, Millis | None] = {}
+    for run_id, (until, _, grace_ms, holding) in state.firm.items():
+        if until >= before:
             continue
-        spec = jobs[run.job].spec
-        right = given.from_on(spec.budget, spec.priority)
+        if holding not in rights:
+            rights[holding] = given.from_on(holding.budget, holding.priority)
+        right = rights[holding]
         if right is not None:
-            at = max(until, right) + spec.grace_ms
+            at = (until if until > right else right) + grace_ms
             if at < before:
                 yield run_id, at
 
