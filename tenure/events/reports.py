@@ -6,6 +6,7 @@ import msgspec
 
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import BudgetPath, HostId, JobId, RunId, UserName
+from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Lane
 
@@ -118,3 +119,24 @@ class HostSignal(Fact, frozen=True, kw_only=True, tag=True):
     host: HostId
     signal: str
     detail: str
+
+
+class HealthSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One incident as a source tells it: `code` of `device`, seen `count` times during [first_at, last_at].
+
+    `device` is a GPU's or switch's PCI address (`0000:9b:00.0`), a GPU's index where its source knows no more (`gpu3`),
+    a port (`mlx5_0/1`), a disk or path, a custom check's name, or `host`. `code` is a word such as `xid_79`, `text`
+    says it to people, `evidence` is the line it was read from, cut. An incident is the same as long as its source,
+    device, code and `first_at` are; `over` says that it has ended.
+    """
+
+    device: str
+    source: str
+    code: str
+    severity: Severity
+    text: str
+    first_at: Millis
+    last_at: Millis
+    count: int = 1
+    evidence: str = ""
+    over: bool = False
