@@ -36,7 +36,8 @@ _NOT_FATAL = re.compile(rb"non-?fatal", re.IGNORECASE)
 _LOOK_BACK = 600
 """Bytes before `fallen off the bus` in which the address stands: the driver breaks that message over three lines."""
 _When = Callable[[bytes], Millis | None]
-_TOKENS = tuple(dict.fromkeys([b"NVRM: Xid (", b"SXid (", _LOST, *[token for rule in RULES for token in rule.tokens]]))
+_NUMBERED = (b"NVRM: Xid (", b"SXid (")
+_TOKENS = tuple(dict.fromkeys([_LOST, *[token for rule in RULES for token in rule.tokens]]))
 
 
 def parse_kernel_log(
@@ -95,17 +96,30 @@ class _Sighting:
 
 
 def _lines(data: bytes) -> list[tuple[int, int]]:
-    """Where each line that may matter begins and ends, in order. Its simple form: every line that holds a token."""
+    """Where each line that may matter begins and ends, in order. Its simple form: every line that holds a token.
+
+    The other words are looked for only between numbered lines, so that a storm of those is read once, not once a word.
+    """
     found: dict[int, int] = {}
-    for token in _TOKENS:
-        at = data.find(token)
-        while at >= 0:
-            start = data.rfind(b"\n", 0, at) + 1
-            end = data.find(b"\n", at)
-            end = len(data) if end < 0 else end
-            found[start] = end
-            at = data.find(token, end)
+    for token in _NUMBERED:
+        _find(data, token, 0, len(data), found)
+    before = 0
+    for start, end in [*sorted(found.items()), (len(data), len(data))]:
+        if start > before:
+            for token in _TOKENS:
+                _find(data, token, before, start, found)
+        before = max(before, end + 1)
     return sorted(found.items())
+
+
+def _find(data: bytes, token: bytes, start: int, end: int, found: dict[int, int]) -> None:
+    """Note the lines within [start, end) that hold `token`."""
+    at = data.find(token, start, end)
+    while at >= 0:
+        line_end = data.find(b"\n", at)
+        line_end = len(data) if line_end < 0 else line_end
+        found[data.rfind(b"\n", 0, at) + 1] = line_end
+        at = data.find(token, line_end, end)
 
 
 def _kind(match: re.Match[bytes]) -> bytes:

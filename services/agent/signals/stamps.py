@@ -21,14 +21,16 @@ def stamp(line: bytes, *, booted_at: Millis | None, zone: tzinfo = UTC) -> Milli
     Stamps without a zone are of `zone`; those counted from the boot need `booted_at` (epoch ms).
     """
     head = line[:_HEAD]
-    iso = _ISO.search(head)
+    iso = _ISO.search(head) if b"T" in head else None
     if iso is not None:
         second, fraction, offset = iso.groups()
         at = _whole_second(second, offset, zone)
         return at if at is None or fraction is None else at + int(fraction[:3].ljust(3, b"0"))
-    kmsg = _KMSG.match(head)
+    kmsg = _KMSG.match(head) if head[:1].isdigit() else None
     if kmsg is not None:
         return None if booted_at is None else booted_at + int(kmsg.group(2)) // 1000
+    if b"[" not in head:
+        return None
     since = _SINCE_BOOT.search(head)
     if since is not None:
         return None if booted_at is None else booted_at + _since_boot(since)
