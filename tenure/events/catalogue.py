@@ -19,6 +19,7 @@ from tenure.events.placing import (
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import (
     CheckpointReported,
+    HealthReported,
     Heartbeat,
     HostRegistered,
     HostSignal,
@@ -51,6 +52,7 @@ AnyFact = (
     | RunStopRequested
     | RankingPublished
     | CheckpointReported
+    | HealthReported
     | Heartbeat
     | HostRegistered
     | HostSignal

@@ -140,3 +140,15 @@ class HealthSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     count: int = 1
     evidence: str = ""
     over: bool = False
+
+
+class HealthReported(Fact, frozen=True, kw_only=True, tag=True):
+    """Incidents of one host that began, became graver, went on or ended since the agent last said so.
+
+    It repeats nothing else: what was said of other incidents still holds. docs/health.md lists the codes.
+    """
+
+    lane: ClassVar[Lane] = Lane.REPORT
+
+    host: HostId
+    signals: tuple[HealthSignal, ...]

@@ -1,7 +1,7 @@
 """NVIDIA's fabric manager: what systemd says of it, and what it writes into its log."""
 
 import re
-from datetime import timezone, tzinfo
+from datetime import UTC, tzinfo
 
 from services.agent.signals.signal import as_text, pci_id, raise_signal
 from services.agent.signals.stamps import parse_classic
@@ -20,7 +20,7 @@ _GRAVE = ("ERROR", "CRITICAL", "FATAL")
 
 
 def parse_fabric_log(
-    output: bytes | str, *, read_at: Millis, zone: tzinfo = timezone.utc
+    output: bytes | str, *, read_at: Millis, zone: tzinfo = UTC
 ) -> list[HealthSignal]:
     """The errors in a piece of fabricmanager.log. Its stamps are local time: `zone`."""
     found = []

@@ -51,10 +51,10 @@ def is_kernel(line: bytes) -> bool:
     return line[:9].partition(b":")[0].strip() not in _OTHERS
 
 
-def parse_classic(text: str, *, zone: tzinfo = UTC) -> Millis | None:
+def parse_classic(text: str, *, zone: tzinfo = UTC, layout: str = _CLASSIC) -> Millis | None:
     """`Sun Feb 23 16:24:18 2025`, or None."""
     try:
-        return _epoch_ms(datetime.strptime(text, _CLASSIC).replace(tzinfo=zone))
+        return _epoch_ms(datetime.strptime(text, layout).replace(tzinfo=zone))
     except (ValueError, OverflowError):
         return None
 
