@@ -1,4 +1,7 @@
-"""How each fact changes what an agent is to hold: runs given to its hosts, stops, ends, and hosts given up as lost."""
+"""How each fact changes what an agent is to hold: runs given to its hosts, stops, ends, hosts given up as lost.
+
+Its own reports of health it reads to know after a restart what it has said.
+"""
 
 from services.agent.state import State, Wanted
 from tenure.domain.host import HostState
@@ -6,12 +9,13 @@ from tenure.domain.reasons import EndCause
 from tenure.events.fact import Recorded
 from tenure.events.hosts import HostStateChanged
 from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested
+from tenure.events.reports import HealthReported
 
-READS = (RunAssigned, RunPreemptionRequested, RunStopRequested, RunEnded, HostStateChanged)
+READS = (RunAssigned, RunPreemptionRequested, RunStopRequested, RunEnded, HostStateChanged, HealthReported)
 
 
 def evolve(state: State, recorded: Recorded) -> None:
-    """Fold one fact: which runs are wanted here, which are to stop, which are over, which were lost with their host."""
+    """Fold one fact: which runs are wanted here, to stop, over, lost with their host; what was said of its health."""
     fact = recorded.fact
     core = state.core
     core.position = recorded.position
@@ -34,6 +38,9 @@ def evolve(state: State, recorded: Recorded) -> None:
                 replica.given_up_at = replica.occupied_until or replica.started_at
     elif isinstance(fact, HostStateChanged) and fact.state is HostState.LOST:
         _give_up(state, fact)
+    elif isinstance(fact, HealthReported) and any(spec.host == fact.host for spec in state.hosts):
+        known = {each.key: each for each in (*core.signals.get(fact.host, ()), *fact.signals)}
+        core.signals[fact.host] = tuple(each for each in known.values() if not each.over)
 
 
 def _give_up(state: State, fact: HostStateChanged) -> None:

@@ -54,6 +54,7 @@ class Said:
     exited: tuple[Key, ...] = ()
     checkpoints: tuple[tuple[JobId, Millis], ...] = ()
     beats: bool = False
+    health: bool = False
     registration: bool = False
 
 

@@ -18,17 +18,21 @@ from services.agent.gpu.virtual import CpuUsage, VirtualProvider
 from services.agent.hands import Hands
 from services.agent.log_server import LogServer
 from services.agent.state import State
+from services.agent.watch.monitor import Monitor
+from services.agent.watch.options import SignalOptions, build_signal_options
+from services.agent.watch.sources import sources_of
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId
 from tenure.domain.names import check_block, check_word
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import SECOND, Millis
-from tenure.events.reports import Heartbeat
+from tenure.events.reports import HealthReported, Heartbeat
 from tenure.log.jetstream import HEARTBEATS_KEPT_S
 from tenure.log.port import Log
-from tenure.runtime.clock import WallClock
+from tenure.runtime.clock import Clock, WallClock
 from tenure.runtime.cluster_file import load_cluster, parse_hosts
 from tenure.runtime.loop import Loop
+from tenure.runtime.options import load_section
 from tenure.runtime.service import (
     Service,
     announce_ready,
@@ -69,6 +73,7 @@ async def serve(service: Service) -> None:
     arguments = service.arguments
     providers, specs = make_hosts(arguments)
     agent = agent_name(specs)
+    signals = signal_options(service, specs)
     log = await connect_log(service)
     clock = WallClock()
     hands = Hands(
@@ -84,9 +89,11 @@ async def serve(service: Service) -> None:
         hands.poke = loop.poke
         logs = await nats.connect(service.connection.nats_url, max_reconnect_attempts=-1)
         server = LogServer(logs, hands.replicas, is_over=hands.is_over)
+        monitors: list[Monitor] = []
 
         async def restored(state: State) -> None:
             await take_over(hands, log, state, now=clock.now())
+            monitors.append(look_after(signals, hands, loop, state, clock=clock, data=service.connection.data))
             await server.listen([spec.host for spec in specs], cluster=service.connection.cluster)
 
         async def returned(state: State) -> None:
@@ -97,10 +104,39 @@ async def serve(service: Service) -> None:
         patience_s = service.policy.grace_max_ms / 1000 + LEAVE_S if arguments.on_exit == "stop" else 0.0
         await _run(loop, hands, stop, patience_s=patience_s)
         ready.cancel()
+        for monitor in monitors:
+            await monitor.close()
         await logs.close()
     finally:
         await hands.close()
         await log.close()
+
+
+def signal_options(service: Service, specs: Sequence[HostSpec]) -> SignalOptions:
+    """What is read for signals of health. Raises `Refusal`."""
+    values = load_section("signals", service.arguments.config, service.arguments.set)
+    options = build_signal_options(values, real_host=service.arguments.provider == "nvidia")
+    if options.host is not None and options.host not in [spec.host for spec in specs]:
+        raise Refusal(field="signals.host", problem=f"{options.host} is no host of this agent", fix="name one of them")
+    return options
+
+
+def look_after(
+    options: SignalOptions, hands: Hands, loop: Loop[State], state: State, *, clock: Clock, data: Path
+) -> Monitor:
+    """Begin to read the machine's sources; its signals are of one host."""
+    host = HostId(options.host or state.hosts[0].host)
+    known = state.core.signals.get(host, ())
+    last_read = {signal.source: signal.last_at for signal in sorted(known, key=lambda each: each.last_at)}
+    monitor = Monitor(sources_of(options, host=host, data=data, last_read=last_read), host=host, clock=clock)
+
+    def report(fact: HealthReported) -> None:
+        state.pending_health = fact
+        loop.poke()
+
+    monitor.report, hands.health_said = report, monitor.said
+    monitor.start(known)
+    return monitor
 
 
 async def _run(loop: Loop[State], hands: Hands, stop: asyncio.Event, *, patience_s: float) -> None:

@@ -14,7 +14,7 @@ from tenure.domain.ids import LOG_START, HostId, JobId, Position, RunId
 from tenure.domain.job import ReplicaPlace
 from tenure.domain.units import Millis
 from tenure.events.placing import RunAssigned
-from tenure.events.reports import Heartbeat, ReplicaExit
+from tenure.events.reports import HealthReported, HealthSignal, Heartbeat, ReplicaExit
 
 
 class Key(NamedTuple):
@@ -37,6 +37,8 @@ class Core(msgspec.Struct, kw_only=True):
 
     position: Position = LOG_START
     runs: dict[RunId, Wanted] = {}
+    signals: dict[HostId, tuple[HealthSignal, ...]] = {}
+    """The open incidents of hosts of this agent, as they were last said."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +100,8 @@ class State:
     """Replicas with a start or an exit that the log does not have."""
     pending_beats: tuple[Heartbeat, ...] = ()
     """Heartbeats that are on disk and not yet in the log."""
+    pending_health: HealthReported | None = None
+    """A report of signals that is not yet in the log."""
     preparing_beat: bool = False
     """The next heartbeats are being measured and written to disk."""
     next_beat_at: Millis = 0

@@ -28,6 +28,7 @@ from tenure.events.placing import (
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import (
     CheckpointReported,
+    HealthReported,
     Heartbeat,
     HostRegistered,
     HostSignal,
@@ -208,6 +209,11 @@ def _signal(fact: HostSignal) -> str:
     return f"{fact.host} signalled {fact.signal}: {fact.detail}."
 
 
+def _health(fact: HealthReported) -> str:
+    told = [f"{each.device} {each.code} ({'over' if each.over else each.severity})" for each in fact.signals]
+    return f"{fact.host} signalled {_some(told)}."
+
+
 def _run(run: RunId, *, capital: bool = False) -> str:
     return f"{'Run' if capital else 'run'} {run.rpartition('.')[2]}"
 
@@ -242,6 +248,7 @@ _SENTENCES: Mapping[Kind, Callable[[Any], str]] = {
     CheckpointReported: _checkpoint,
     DrainCompleted: _drained,
     DrainRequested: _drain_requested,
+    HealthReported: _health,
     Heartbeat: _heartbeat,
     HostRegistered: _registered,
     HostSignal: _signal,

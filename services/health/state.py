@@ -10,6 +10,7 @@ from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import LOG_START, FactId, HostId, Position, RunId
 from tenure.domain.reasons import Reason
 from tenure.domain.units import Millis
+from tenure.events.reports import HealthSignal
 
 WATCHED = (HostState.HEALTHY, HostState.DRAINING, HostState.SUSPECT)
 STORY_LENGTH = 8
@@ -65,6 +66,8 @@ class Host(msgspec.Struct, kw_only=True):
     overdue: dict[RunId, None] = {}
     """Those of them that it should have released by now (P7)."""
     story: tuple[Change, ...] = ()
+    signals: tuple[HealthSignal, ...] = ()
+    """Its open incidents, as its agent last said them."""
 
     @property
     def is_held_up(self) -> bool:

@@ -125,9 +125,9 @@ class HealthSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One incident as a source tells it: `code` of `device`, seen `count` times during [first_at, last_at].
 
     `device` is a GPU's or switch's PCI address (`0000:9b:00.0`), a GPU's index where its source knows no more (`gpu3`),
-    a port (`mlx5_0/1`), a disk or path, a custom check's name, or `host`. `code` is a word such as `xid_79`, `text`
-    says it to people, `evidence` is the line it was read from, cut. An incident is the same as long as its source,
-    device, code and `first_at` are; `over` says that it has ended.
+    a port (`mlx5_0/1`), a disk or path, or `host`. `source` and `code` are words like `kernel` and `xid_79` (a custom
+    check's source is `check:NAME`), `text` says it to people, `evidence` is the line it was read from, cut. An incident
+    is the same as long as its source, device, code and `first_at` are; `over` says that it has ended.
     """
 
     device: str
@@ -140,6 +140,11 @@ class HealthSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     count: int = 1
     evidence: str = ""
     over: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Source, device, code: of each host one incident at a time has it."""
+        return (self.source, self.device, self.code)
 
 
 class HealthReported(Fact, frozen=True, kw_only=True, tag=True):

@@ -17,6 +17,9 @@ from tenure.domain.units import format_duration, parse_duration
 from tenure.runtime.yaml_file import load_yaml
 
 _UNIT = "_ms"
+_POLICY = "policy"
+SECTIONS = (_POLICY, "signals")
+"""The sections of a configuration file. One file serves all roles: each reads what is for it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,20 +67,32 @@ def parse_settings(settings: Iterable[str]) -> dict[str, object]:
 
 
 def load_policy(config: Path | None, settings: Iterable[str]) -> Policy:
-    """The policy from the `policy:` section of a configuration file, then `--set`, which wins."""
+    """The policy from the `policy:` section of a configuration file, then `--set`, which wins. Raises `Refusal`."""
+    return build_policy(load_section(_POLICY, config, settings))
+
+
+def load_section(name: str, config: Path | None, settings: Iterable[str]) -> dict[str, object]:
+    """One section of the file, then `--set`, which wins: `KEY=VALUE` for the policy, `NAME.KEY=VALUE` for the others.
+
+    Raises `Refusal` for what is no configuration file; the section's reader judges the keys.
+    """
     values: dict[str, object] = {}
     if config is not None:
         document = load_yaml(config)
-        if not isinstance(document, dict) or set(document) - {"policy"}:
+        if not isinstance(document, dict) or set(document) - set(SECTIONS):
             raise Refusal(
                 field=str(config), problem="not a configuration file", fix="write 'policy:' and knobs below it"
             )
-        section = document.get("policy") or {}
+        section = document.get(name) or {}
         if not isinstance(section, dict):
-            raise Refusal(field="policy", problem="not a mapping", fix="write one 'knob: value' a line below it")
+            raise Refusal(field=name, problem="not a mapping", fix="write one 'key: value' a line below it")
         values.update(section)
-    values.update(parse_settings(settings))
-    return build_policy(values)
+    for key, value in parse_settings(settings).items():
+        prefix, dot, rest = key.partition(".")
+        owner, own_key = (prefix, rest) if dot and prefix in SECTIONS else (_POLICY, key)
+        if owner == name:
+            values[own_key] = value
+    return values
 
 
 def _knob(name: str, key: str, value: object, kind: type) -> object:

@@ -1,4 +1,4 @@
-"""What the log does not have yet: heartbeats, saved progress, starts and exits of replicas."""
+"""What the log does not have yet: heartbeats, saved progress, starts and exits of replicas, signals of health."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from tenure.events.reports import CheckpointReported, Heartbeat, HostBeat, Repli
 
 
 def news(state: State) -> tuple[list[Fact], Said]:
-    """What the log does not have yet: heartbeats, saved progress, starts, exits; in the order they must be read."""
+    """What the log does not have yet: heartbeats, saved progress, starts, exits, health; in reading order."""
     facts: list[Fact] = [*_beats(state)]
     saved = [checkpoint for checkpoint in state.checkpoints.values() if not checkpoint.said]
     facts += [_saved(checkpoint) for checkpoint in saved]
@@ -27,11 +27,13 @@ def news(state: State) -> tuple[list[Fact], Said]:
             exits.setdefault(key.run, []).append(replica)
     facts += [_started(run, replicas) for run, replicas in starts.items()]
     facts += [_exited(run, replicas) for run, replicas in exits.items()]
+    facts += [state.pending_health] if state.pending_health is not None else []
     said = Said(
         started=tuple(replica.key for replicas in starts.values() for replica in replicas),
         exited=tuple(replica.key for replicas in exits.values() for replica in replicas),
         checkpoints=tuple((checkpoint.job, checkpoint.at) for checkpoint in saved),
         beats=bool(state.pending_beats),
+        health=state.pending_health is not None,
         registration=not state.registered,
     )
     return facts, said

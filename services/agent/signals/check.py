@@ -16,8 +16,6 @@ from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
 from tenure.events.reports import HealthSignal
 
-SOURCE = "check"
-
 VERDICTS = {1: Severity.WATCH, 2: Severity.DRAIN, 7: Severity.NOW}
 """What each exit code but 0 asks for. 3 is no verdict: plugins of Nagios say "unknown" with it."""
 
@@ -38,6 +36,11 @@ class Outcome:
     limit_ms: Millis = 0
 
 
+def check_source(name: str) -> str:
+    """The source of the signals of the check `name`."""
+    return f"check:{name}"
+
+
 def judge_check(name: str, outcome: Outcome, *, read_at: Millis) -> list[HealthSignal]:
     """The signal of the check `name` that ended so at `read_at` (epoch ms), or none if all is well."""
     first = outcome.output.lstrip().partition(b"\n")[0]
@@ -52,9 +55,8 @@ def judge_check(name: str, outcome: Outcome, *, read_at: Millis) -> list[HealthS
             "check_failed" if fault is None else "check_broken",
             severity,
             words,
-            source=SOURCE,
+            source=check_source(name),
             at=read_at,
-            device=clean(name, 64),
             evidence=first,
         )
     ]

@@ -11,7 +11,8 @@ from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
 from tenure.events.reports import HealthSignal
 
-SOURCE = "fabric"
+SOURCE, UNIT_SOURCE = "fabric", "fabric-manager"
+"""Of what its log tells, and of the state its service is in."""
 
 _LINE = re.compile(r"\[(\w{3} \d\d \d{4} \d\d:\d\d:\d\d)\] \[(\w+)\] (?:\[tid \d+\] )?(.*)")
 _LAYOUT = "%b %d %Y %H:%M:%S"
@@ -19,9 +20,7 @@ _SWITCH = re.compile(r"detected NVSwitch ((?:non-)?fatal) error (\d{1,6})\b")
 _GRAVE = ("ERROR", "CRITICAL", "FATAL")
 
 
-def parse_fabric_log(
-    output: bytes | str, *, read_at: Millis, zone: tzinfo = UTC
-) -> list[HealthSignal]:
+def parse_fabric_log(output: bytes | str, *, read_at: Millis, zone: tzinfo = UTC) -> list[HealthSignal]:
     """The errors in a piece of fabricmanager.log. Its stamps are local time: `zone`."""
     found = []
     for line in as_text(output).splitlines():
@@ -42,7 +41,7 @@ def parse_fabric_log(
 
 
 def parse_fabric_unit(output: bytes | str, *, read_at: Millis) -> list[HealthSignal]:
-    """The state of the service as `systemctl show nvidia-fabricmanager` prints it; where it is not installed, nothing."""
+    """The state of the service as `systemctl show nvidia-fabricmanager` prints it; nothing if not installed."""
     values = dict(line.split("=", 1) for line in as_text(output).splitlines() if "=" in line)
     state = values.get("ActiveState")
     if values.get("LoadState") != "loaded" or values.get("UnitFileState", "enabled") in ("disabled", "masked"):
@@ -51,4 +50,8 @@ def parse_fabric_unit(output: bytes | str, *, read_at: Millis) -> list[HealthSig
         return []
     text = f"the fabric manager is {state}: GPUs cannot use NVLink"
     told = " ".join(f"{name}={value}" for name, value in values.items())
-    return [raise_signal("fabric_down", Severity.DRAIN, text, source=SOURCE, at=read_at, device="fabric", evidence=told)]
+    return [
+        raise_signal(
+            "fabric_down", Severity.DRAIN, text, source=UNIT_SOURCE, at=read_at, device="fabric", evidence=told
+        )
+    ]

@@ -1,4 +1,4 @@
-"""What a reading of one GPU says about its health, whichever tool it was read with: NVML, nvidia-smi's texts and tables.
+"""What a reading of one GPU says about its health, whichever tool it was read with: NVML, or nvidia-smi.
 
 A tool fills in what it can tell and leaves the rest None; None raises nothing.
 """
@@ -101,9 +101,7 @@ CONDITIONS = (
         "retired_pending",
         lambda gpu: gpu.retired_pending,
     ),
-    _Condition(
-        "reset_required", _DRAIN, "the GPU asks to be reset", "reset_required", lambda gpu: gpu.reset_required
-    ),
+    _Condition("reset_required", _DRAIN, "the GPU asks to be reset", "reset_required", lambda gpu: gpu.reset_required),
     _Condition(
         "recovery_needed",
         _DRAIN,
@@ -125,19 +123,21 @@ CONDITIONS = (
         "fabric_state",
         lambda gpu: gpu.fabric_state is not None and gpu.fabric_state.lower() in ("not started", "in progress"),
     ),
-    _Condition(
-        "thermal_slowdown", _WATCH, "slowed down by heat", "thermal_slowdown", lambda gpu: gpu.thermal_slowdown
-    ),
+    _Condition("thermal_slowdown", _WATCH, "slowed down by heat", "thermal_slowdown", lambda gpu: gpu.thermal_slowdown),
     _Condition("power_brake", _WATCH, "slowed down by the power brake", "power_brake", lambda gpu: gpu.power_brake),
-    _Condition("clocks_low", _WATCH, "busy, but its clock is low for no reason given", "clocks_low", lambda g: g.clocks_low),
+    _Condition(
+        "clocks_low", _WATCH, "busy, but its clock is low for no reason given", "clocks_low", lambda g: g.clocks_low
+    ),
     _Condition(
         "pcie_narrow",
         _WATCH,
         "its PCIe link has {pcie_lanes} of {pcie_lanes_max} lanes",
         "pcie_lanes",
-        lambda gpu: bool(gpu.pcie_lanes and gpu.pcie_lanes_max) and gpu.pcie_lanes < gpu.pcie_lanes_max,
+        lambda gpu: 0 < (gpu.pcie_lanes or 0) < (gpu.pcie_lanes_max or 0),
     ),
-    _Condition("nvlink_down", _WATCH, "NVLink {links_down} down while others are up", "links_down", lambda g: g.links_down),
+    _Condition(
+        "nvlink_down", _WATCH, "NVLink {links_down} down while others are up", "links_down", lambda g: g.links_down
+    ),
     _Condition(
         "nvlink_errors",
         _WATCH,
@@ -145,7 +145,9 @@ CONDITIONS = (
         "link_errors",
         lambda gpu: gpu.link_errors,
     ),
-    _Condition("mig_enabled", _WATCH, "divided by MIG: cannot be held whole", "mig_enabled", lambda gpu: gpu.mig_enabled),
+    _Condition(
+        "mig_enabled", _WATCH, "divided by MIG: cannot be held whole", "mig_enabled", lambda gpu: gpu.mig_enabled
+    ),
     _Condition(
         "mig_changing", _WATCH, "its MIG mode waits for a reset to change", "mig_changing", lambda gpu: gpu.mig_changing
     ),

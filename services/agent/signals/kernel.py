@@ -47,11 +47,12 @@ def parse_kernel_log(
     booted_at: Millis | None = None,
     zone: tzinfo = UTC,
     window_ms: Millis = WINDOW_MS,
+    after: Millis | None = None,
 ) -> list[HealthSignal]:
     """The incidents in a piece of the kernel's log, by their first line.
 
     Lines without a stamp that can be placed are of `read_at` (epoch ms); `booted_at` is when the kernel started, `zone`
-    that of stamps without one.
+    that of stamps without one. Lines of `after` and before are left out: they were read earlier.
     """
     when = partial(stamp, booted_at=booted_at, zone=zone)
     open_sightings: dict[tuple[bytes, bytes, bytes], _Sighting] = {}
@@ -62,9 +63,12 @@ def parse_kernel_log(
             continue
         match = _XID.search(line) or _SXID.search(line)
         if match is None and _LOST in line:
-            sightings.append(_Sighting(_lost(data, start, line, read_at, when)))
+            lost = _lost(data, start, line, read_at, when)
+            sightings += [_Sighting(lost)] if after is None or lost.last_at > after else []
             continue
         at = when(line) or read_at
+        if after is not None and at <= after:
+            continue
         if match is None:
             other = _by_rule(line, at)
             if other is not None:

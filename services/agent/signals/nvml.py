@@ -28,9 +28,9 @@ def read_nvml(
 ) -> tuple[list[HealthSignal], list[str]]:
     """The signals of all GPUs at `read_at` (epoch ms), and the PCI addresses of those that answered.
 
-    `nvml` is the module pynvml, initialized. `seen`: addresses that answered before: one that is gone is lost. `on_bus`:
-    GPUs the kernel knows (`gpus_on_bus`): one that the driver does not list is missing. `expected`: how many there
-    should be, if somebody said so.
+    `nvml` is the module pynvml, initialized. `seen`: addresses that answered before: one that is gone is lost.
+    `on_bus`: GPUs the kernel knows (`gpus_on_bus`): one that the driver does not list is missing. `expected`: how many
+    there should be, if somebody said so.
     """
     try:
         count = int(nvml.nvmlDeviceGetCount())

@@ -77,7 +77,7 @@ def judge_ports(
 
 def _changes(before: Port, port: Port, line: str, at: Millis) -> list[HealthSignal]:
     found = []
-    if port.up and before.up and 0 < port.gbit < before.gbit:
+    if port.up and 0 < port.gbit < before.gbit:
         text = f"the port is slower than it was: {port.gbit:g} of {before.gbit:g} Gbit/s"
         found.append(_signal("port_slow", Severity.WATCH, text, port.name, line, at))
     grown = {

@@ -16,7 +16,12 @@ _FAILURES = (
         _DRAIN,
         "the driver cannot reach the GPU",
     ),
-    (re.compile(r"couldn't communicate with the NVIDIA driver"), "driver_down", _DRAIN, "the NVIDIA driver does not answer"),
+    (
+        re.compile(r"couldn't communicate with the NVIDIA driver"),
+        "driver_down",
+        _DRAIN,
+        "the NVIDIA driver does not answer",
+    ),
     (
         re.compile(r"Failed to initialize NVML: Driver/library version mismatch"),
         "driver_mismatch",

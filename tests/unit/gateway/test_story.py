@@ -8,6 +8,7 @@ from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import HostId, JobId, RunId, UserName
 from tenure.domain.job import JobSpec, Launch
 from tenure.domain.reasons import EndCause, JobState, Reason, Why
+from tenure.domain.severity import Severity
 from tenure.domain.tree import BudgetTree
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
 from tenure.events.catalogue import KINDS
@@ -29,6 +30,8 @@ from tenure.events.placing import (
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import (
     CheckpointReported,
+    HealthReported,
+    HealthSignal,
     Heartbeat,
     HostRegistered,
     HostSignal,
@@ -216,6 +219,24 @@ TOLD: list[tuple[Fact, str]] = [
     (
         HostSignal(at=AT, host=HOST, signal="xid", detail="79 fell off the bus"),
         "h000 signalled xid: 79 fell off the bus.",
+    ),
+    (
+        HealthReported(
+            at=AT,
+            host=HOST,
+            signals=(
+                HealthSignal(
+                    device="0000:0a:00.0",
+                    source="kernel",
+                    code="xid_79",
+                    severity=Severity.NOW,
+                    text="Xid 79",
+                    first_at=AT,
+                    last_at=AT,
+                ),
+            ),
+        ),
+        "h000 signalled 0000:0a:00.0 xid_79 (now).",
     ),
 ]
 

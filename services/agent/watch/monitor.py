@@ -1,0 +1,160 @@
+"""The loop around the sources: each read on its own interval in a thread of its own, what changed handed on to be said.
+
+Nothing here is awaited by heartbeats, launches or stops. A read that hangs costs a thread, and a signal that says so;
+that source is read again when the thread returns.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from services.agent.signals.signal import raise_signal
+from services.agent.signals.storms import WINDOW_MS
+from services.agent.watch.incidents import Incidents
+from services.agent.watch.sources import Source
+from tenure.domain.ids import FactId, HostId
+from tenure.domain.severity import Severity
+from tenure.domain.units import SECOND, Millis
+from tenure.events.reports import HealthReported, HealthSignal
+from tenure.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+SAY_EVERY_MS: Millis = 10 * SECOND
+"""Reports are at least so far apart, but for the gravest signals."""
+WATCHDOG = "watchdog"
+"""Source of the signals about sources."""
+
+
+class Monitor:
+    """The health of one host. Belongs to one event loop."""
+
+    def __init__(self, sources: Sequence[Source], *, host: HostId, clock: Clock, window_ms: Millis = WINDOW_MS) -> None:
+        self.report: Callable[[HealthReported], None] = lambda _: None
+        """Takes a report that is to be said; `said` tells that the log has it. There is one at a time."""
+        self._sources, self._host, self._clock = sources, host, clock
+        self._incidents = Incidents(window_ms=window_ms)
+        self._pending: HealthReported | None = None
+        self._said_at: Millis = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._hanging: dict[str, None] = {}
+        self._warned: dict[str, str] = {}
+
+    def start(self, known: Iterable[HealthSignal]) -> None:
+        """Begin to read. `known`: the incidents of this host that the log has as open."""
+        keys = [source.key for source in self._sources]
+        events = [source.key for source in self._sources if source.events]
+        watched = [*keys, *([WATCHDOG] if self._sources else [])]
+        self._incidents.adopt(known, sources=watched, events=events, now=self._clock.now())
+        self._tasks = [asyncio.create_task(self._follow(source)) for source in self._sources]
+        if self._sources:
+            self._tasks.append(asyncio.create_task(self._remind()))
+        self._say()
+
+    def said(self) -> None:
+        """The log has the pending report."""
+        if self._pending is not None:
+            self._incidents.said(self._pending.signals, self._clock.now())
+            self._pending, self._said_at = None, self._clock.now()
+            self._say()
+
+    async def close(self) -> None:
+        """Stop. Threads that hang are left behind; they end with the process."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _follow(self, source: Source) -> None:
+        while True:
+            await self._read(source)
+            await asyncio.sleep(source.every_ms / SECOND)
+
+    async def _read(self, source: Source) -> None:
+        now = self._clock.now()
+        reading = in_thread(lambda: source.read(now), name=source.name)
+        done, _ = await asyncio.wait([reading], timeout=source.limit_ms / SECOND)
+        if not done:
+            self._watch(source, hangs=True)
+            await asyncio.wait([reading])
+        if self._hanging or self._incidents.shows(WATCHDOG):
+            self._watch(source, hangs=False)
+        error = reading.exception()
+        if error is not None:
+            self._warn(source, error)
+            return
+        self._warned.pop(source.name, None)
+        note = self._incidents.sighted if source.events else self._incidents.observed
+        note(reading.result(), source=source.key, now=self._clock.now())
+        self._say()
+
+    def _watch(self, source: Source, *, hangs: bool) -> None:
+        """Keep in view which sources do not answer."""
+        if hangs:
+            self._hanging[source.name] = None
+        else:
+            self._hanging.pop(source.name, None)
+        now = self._clock.now()
+        text = "it did not answer in time"
+        signals = [
+            raise_signal("source_hangs", Severity.WATCH, text, source=WATCHDOG, at=now, device=name)
+            for name in self._hanging
+        ]
+        self._incidents.observed(signals, source=WATCHDOG, now=now)
+        self._say()
+
+    def _warn(self, source: Source, error: BaseException) -> None:
+        """Say in the agent's own log, once a kind of trouble, what cannot be read."""
+        words = f"{type(error).__name__}: {error}"
+        if self._warned.get(source.name) != words:
+            self._warned[source.name] = words
+            logger.warning("%s cannot be read for signals of health: %s", source.name, words)
+
+    async def _remind(self) -> None:
+        """Time alone ends incidents and lets waiting ones be said."""
+        while True:
+            await asyncio.sleep(SAY_EVERY_MS / SECOND)
+            if self._incidents.waiting:
+                self._say()
+
+    def _say(self) -> None:
+        """Hand on what is due, unless a report is on its way or the last one was just now."""
+        if self._pending is not None:
+            return
+        now = self._clock.now()
+        due = self._incidents.due(now)
+        grave = any(signal.severity is Severity.NOW and not signal.over for signal in due)
+        if not due or (now - self._said_at < SAY_EVERY_MS and not grave):
+            return
+        self._pending = HealthReported(
+            at=now, id=FactId(f"{self._host}-health-{now}"), host=self._host, signals=tuple(due)
+        )
+        self.report(self._pending)
+
+
+def in_thread(read: Callable[[], Sequence[HealthSignal]], *, name: str) -> "asyncio.Future[Sequence[HealthSignal]]":
+    """Call `read` in a thread that nobody has to wait for: asyncio's own are joined when the process ends."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Sequence[HealthSignal]] = loop.create_future()
+
+    def settle(result: Sequence[HealthSignal] | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result or [])
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = read()
+        except Exception as trouble:  # noqa: BLE001 (whatever a source meets must not end the agent)
+            error = trouble
+        try:
+            loop.call_soon_threadsafe(settle, result, error)
+        except RuntimeError:
+            return  # the agent has ended meanwhile
+
+    threading.Thread(target=work, name=f"signals-{name}", daemon=True).start()
+    return future
