@@ -83,5 +83,5 @@ def _is_binary(line: bytes) -> bool:
     """Whether the line is no text: it holds zeros, or is no UTF-8."""
     try:
         return "\0" in line.decode()
-    except UnicodeDecodeError as error:
-        return error.start < len(line) - 4  # else only the cut end of a character
+    except UnicodeDecodeError:
+        return True

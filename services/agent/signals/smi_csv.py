@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from services.agent.signals.gpu import GpuReading, judge
 from services.agent.signals.signal import HOST, as_text, pci_id, raise_signal
 from services.agent.signals.smi_failures import failures
-from services.agent.signals.smi_values import is_lost, is_unreadable, needs_reset, number, words, yes
+from services.agent.signals.smi_values import differ, is_lost, is_unreadable, needs_reset, number, words, yes
 from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
 from tenure.events.reports import HealthSignal
@@ -67,7 +67,6 @@ def _retired(row: Mapping[str, str], at: Millis) -> list[HealthSignal]:
 
 
 def _reading(row: Mapping[str, str]) -> GpuReading:
-    mig = yes(row.get("mig.mode.current"))
     fields = {
         "ecc_uncorrected": "ecc.errors.uncorrected.volatile.total",
         "ecc_corrected": "ecc.errors.corrected.volatile.total",
@@ -93,8 +92,8 @@ def _reading(row: Mapping[str, str]) -> GpuReading:
         retired_pending=yes(row.get(fields["retired_pending"])),
         thermal_slowdown=_active(row, "hw_thermal_slowdown", "sw_thermal_slowdown"),
         power_brake=_active(row, "hw_power_brake_slowdown"),
-        mig_enabled=mig,
-        mig_changing=None if mig is None else mig is not yes(row.get("mig.mode.pending", row["mig.mode.current"])),
+        mig_enabled=yes(row.get(fields["mig_enabled"])),
+        mig_changing=differ(row.get("mig.mode.current"), row.get("mig.mode.pending")),
         reset_required=any(needs_reset(value) for value in row.values()) or None,
         recovery=words(row.get(fields["recovery"])),
         fabric_state=words(row.get(fields["fabric_state"])),

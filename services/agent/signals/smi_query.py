@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from services.agent.signals.gpu import GpuReading, judge
 from services.agent.signals.signal import HOST, as_text, pci_id, raise_signal
 from services.agent.signals.smi_failures import failures
-from services.agent.signals.smi_values import is_lost, is_unreadable, needs_reset, number, words, yes
+from services.agent.signals.smi_values import differ, is_lost, is_unreadable, needs_reset, number, words, yes
 from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
 from tenure.events.reports import HealthSignal
@@ -105,7 +105,6 @@ def _reading(block: _Block) -> GpuReading:
     }
     unreadable = tuple(path.rpartition("/")[2] for path, value in values.items() if is_unreadable(value))
     resets = any(needs_reset(value) for value in values.values())
-    mig = yes(values.get("MIG Mode/Current"))
     return GpuReading(
         device=block.device,
         lost=values.get(sources["lost"]),
@@ -117,8 +116,8 @@ def _reading(block: _Block) -> GpuReading:
         retired_pending=yes(values.get(sources["retired_pending"])),
         thermal_slowdown=yes(values.get(sources["thermal_slowdown"])),
         power_brake=yes(values.get(sources["power_brake"])),
-        mig_enabled=mig,
-        mig_changing=None if mig is None else mig is not (yes(values.get("MIG Mode/Pending"))),
+        mig_enabled=yes(values.get(sources["mig_enabled"])),
+        mig_changing=differ(values.get("MIG Mode/Current"), values.get("MIG Mode/Pending")),
         reset_required=resets or yes(values.get(sources["reset_required"])),
         recovery=words(values.get("GPU Recovery Action")),
         fabric_state=words(values.get("Fabric/State")),

@@ -23,6 +23,12 @@ def yes(value: str | None) -> bool | None:
     return False if word in ("no", "not active", "disabled") else None
 
 
+def differ(one: str | None, other: str | None) -> bool | None:
+    """Whether two of `yes` differ; None where one of them is not known."""
+    first, second = yes(one), yes(other)
+    return None if first is None or second is None else first is not second
+
+
 def words(value: str | None) -> str | None:
     """The value where there is one: not N/A, not deprecated, not unreadable."""
     inner = "" if value is None else value.strip().strip("[]").strip()
