@@ -11,7 +11,7 @@ TEXT_MAX, EVIDENCE_MAX = 200, 300
 HOST = "host"
 """The device of signals that are about no device."""
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _PCI = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?")
 
 
@@ -42,7 +42,9 @@ def clean(text: str | bytes, length: int) -> str:
     """One line of printable text, cut to `length` characters; bytes that are no UTF-8 are replaced."""
     if isinstance(text, bytes):
         text = text[: 4 * length + 64].decode("utf-8", "replace")
-    line = _UNPRINTABLE.sub(" ", text[: 2 * length + 64]).strip()
+    line = _CONTROLS.sub(" ", text[: 2 * length + 64]).strip()
+    if not line.isprintable():
+        line = "".join(character if character.isprintable() else "?" for character in line)
     return line if len(line) <= length else line[: length - 1] + "…"
 
 

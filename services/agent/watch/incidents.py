@@ -95,11 +95,11 @@ class Incidents:
 
     def _note(self, signal: HealthSignal, now: Millis) -> None:
         key = key_of(signal)
+        if key not in self._open and len(self._open) >= OPEN_MAX:
+            signal = _flood(now)
+            key = key_of(signal)
         known = self._open.get(key)
         if known is None:
-            if len(self._open) >= OPEN_MAX:
-                signal = _flood(now)
-                key = key_of(signal)
             self._open[key] = signal
             self._changed[key] = None
         else:

@@ -8,8 +8,10 @@ from pathlib import Path
 from services.agent.decider import role
 from services.agent.gpu.virtual import CpuUsage, VirtualProvider
 from services.agent.hands import Hands
-from services.agent.shell import take_over
+from services.agent.shell import look_after, take_over
 from services.agent.state import State
+from services.agent.watch.monitor import Monitor
+from services.agent.watch.options import SignalOptions
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import FactId, HostId, JobId, RunId
 from tenure.domain.policy import Policy
@@ -43,21 +45,28 @@ def hands_in(folder: Path, *, policy: Policy) -> Hands:
 
 
 @asynccontextmanager
-async def living(log: MemoryLog, folder: Path, *, heartbeat_ms: int) -> AsyncIterator[Loop[State]]:
+async def living(
+    log: MemoryLog, folder: Path, *, heartbeat_ms: int, signals: SignalOptions | None = None
+) -> AsyncIterator[Loop[State]]:
     """An agent that lives for the length of a block; its replicas and its folder outlive it."""
     policy = Policy(heartbeat_ms=heartbeat_ms)
     hands = hands_in(folder, policy=policy)
     loop = Loop(role(policy, agent=HOST, hosts=(SPEC,)), log, WallClock(), cluster="t", perform=hands.perform)
     hands.poke, stop = loop.poke, asyncio.Event()
+    monitors: list[Monitor] = []
 
     async def restored(state: State) -> None:
         await take_over(hands, log, state, now=wall_clock())
+        if signals is not None:
+            monitors.append(look_after(signals, hands, loop, state, clock=WallClock(), data=folder))
 
     loop.on_restored = restored
     running = asyncio.create_task(loop.run(stop))
     yield loop
     stop.set()
     await running
+    for monitor in monitors:
+        await monitor.close()
     await hands.close()
 
 

@@ -133,7 +133,7 @@ def test_labels_that_only_look_alike_are_not_read() -> None:
     ("output", "expected"),
     [
         (
-            "Unable to determine the device handle for GPU 0000:5D:00.0: GPU is lost.  Reboot the system to recover this GPU",
+            "Unable to determine the device handle for GPU 0000:5D:00.0: GPU is lost.  Reboot the system",
             ("0000:5d:00.0", "gpu_lost", "now"),
         ),
         (
@@ -277,28 +277,39 @@ def test_recorded_diagnoses(shared: Path) -> None:
     assert not any(found.values())
 
 
-def test_policy_violations(shared: Path) -> None:
-    (output,) = recorded(shared, "dcgmi/policy*").values()
-    assert told(parse_dcgm_policy(output, read_at=READ_AT)) == [("host", "dcgm_policy_pcie_replay", "watch")]
+def test_policy_violations() -> None:
+    text = "A double-bit ECC error has violated policy manager values.\nCount: 1\n"
+    assert told(parse_dcgm_policy(text, read_at=READ_AT)) == [("host", "dcgm_policy_double_bit_ecc", "drain")]
     assert parse_dcgm_policy("PCIe replay count: 9\n", read_at=READ_AT) == []
 
 
-def test_gpu_burn(shared: Path) -> None:
-    assert told(parse_gpu_burn("\tGPU 0: OK\n\tGPU 1: FAULTY\n", read_at=READ_AT)) == [
-        ("gpu1", "gpu_burn_faulty", "drain")
-    ]
+def test_recorded_policy_violation_and_burn(shared: Path) -> None:
+    (output,) = recorded(shared, "dcgmi/policy*").values()
+    assert told(parse_dcgm_policy(output, read_at=READ_AT)) == [("host", "dcgm_policy_pcie_replay", "watch")]
     (output,) = recorded(shared, "gpu-burn*").values()
     assert parse_gpu_burn(output, read_at=READ_AT) == []
 
 
-def test_the_fabric_managers_log(shared: Path) -> None:
-    line = "[Jan 01 1970 00:00:0{}] [ERROR] [tid 1] detected NVSwitch {} error {} on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 61\n"
+def test_gpu_burn() -> None:
+    assert told(parse_gpu_burn("\tGPU 0: OK\n\tGPU 1: FAULTY\n", read_at=READ_AT)) == [
+        ("gpu1", "gpu_burn_faulty", "drain")
+    ]
+
+
+def test_the_fabric_managers_log() -> None:
+    line = (
+        "[Jan 01 1970 00:00:0{}] [ERROR] [tid 1] detected NVSwitch {} error {} on fid 0 on NVSwitch "
+        "pci bus id 00000000:86:00.0 physical id 3 port 61\n"
+    )
     text = line.format(2, "non-fatal", 12028) + line.format(4, "fatal", 20034) + line.format(5, "fatal", 20034)
     found = parse_fabric_log(text, read_at=READ_AT)
     assert [(each.device, each.code, each.severity, each.count, each.first_at) for each in found] == [
         ("0000:86:00.0", "sxid_12028", "watch", 1, 2000),
         ("0000:86:00.0", "sxid_20034", "drain", 2, 4000),
     ]
+
+
+def test_the_recorded_log_of_a_fabric_manager(shared: Path) -> None:
     (output,) = recorded(shared, "fabric/fabricmanager.log").values()
     assert told(parse_fabric_log(output, read_at=READ_AT)) == [("0000:86:00.0", "sxid_12028", "watch")]
 
