@@ -202,7 +202,9 @@ def test_a_table() -> None:
 
 def test_a_csv() -> None:
     head = "pci.bus_id, index, remapped_rows.pending, ecc.errors.uncorrected.volatile.total, temperature.gpu [C]\n"
-    rows = "00000000:0A:00.0, 0, No, 0, 30 C\n00000000:0B:00.0, 1, Yes, 2, ERR!\n00000000:0C:00.0, 2, [N/A], [N/A], N/A\n"
+    rows = (
+        "00000000:0A:00.0, 0, No, 0, 30 C\n00000000:0B:00.0, 1, Yes, 2, ERR!\n00000000:0C:00.0, 2, [N/A], [N/A], N/A\n"
+    )
     assert told(parse_smi_csv(head + rows, read_at=READ_AT)) == [
         ("0000:0b:00.0", "ecc_uncorrected", "drain"),
         ("0000:0b:00.0", "row_remap_pending", "drain"),

@@ -118,7 +118,9 @@ def test_errors_the_kernel_counts(tmp_path) -> None:
 
 
 def chrony(offset: str, leap: str = "Normal") -> str:
-    return f"A9FEA97B,169.254.169.123,4,1700000000.1,{offset},0.000001,0.000002,-1.2,0.0,0.01,0.0003,0.0001,16.2,{leap}\n"
+    return (
+        f"A9FEA97B,169.254.169.123,4,1700000000.1,{offset},0.000001,0.000002,-1.2,0.0,0.01,0.0003,0.0001,16.2,{leap}\n"
+    )
 
 
 @pytest.mark.parametrize(
