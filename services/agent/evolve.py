@@ -9,9 +9,9 @@ from tenure.domain.reasons import EndCause
 from tenure.events.fact import Recorded
 from tenure.events.hosts import HostStateChanged
 from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested
-from tenure.events.reports import HealthReported
+from tenure.events.reports import HostSignal
 
-READS = (RunAssigned, RunPreemptionRequested, RunStopRequested, RunEnded, HostStateChanged, HealthReported)
+READS = (RunAssigned, RunPreemptionRequested, RunStopRequested, RunEnded, HostStateChanged, HostSignal)
 
 
 def evolve(state: State, recorded: Recorded) -> None:
@@ -38,7 +38,7 @@ def evolve(state: State, recorded: Recorded) -> None:
                 replica.given_up_at = replica.occupied_until or replica.started_at
     elif isinstance(fact, HostStateChanged) and fact.state is HostState.LOST:
         _give_up(state, fact)
-    elif isinstance(fact, HealthReported) and any(spec.host == fact.host for spec in state.hosts):
+    elif isinstance(fact, HostSignal) and any(spec.host == fact.host for spec in state.hosts):
         known = {each.key: each for each in (*core.signals.get(fact.host, ()), *fact.signals)}
         core.signals[fact.host] = tuple(each for each in known.values() if not each.over)
 

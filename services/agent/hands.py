@@ -46,7 +46,7 @@ class Hands:
         policy: Policy,
     ) -> None:
         self.poke: Callable[[], None] = lambda: None
-        self.health_said: Callable[[], None] = lambda: None
+        self.signals_said: Callable[[], None] = lambda: None
         self.state: State
         self._agent, self._checkpoints, self._providers = agent, checkpoints, providers
         self._clock, self._policy = clock, policy
@@ -365,9 +365,9 @@ class Hands:
     def _said(self, said: Said) -> None:
         state = self.state
         state.registered = state.registered or said.registration
-        if said.health:
-            state.pending_health = None
-            self.health_said()
+        if said.signals:
+            state.pending_signals = None
+            self.signals_said()
         if said.beats:
             state.pending_beats = ()
             for key, until in self._prepared.items():

@@ -54,7 +54,7 @@ class Said:
     exited: tuple[Key, ...] = ()
     checkpoints: tuple[tuple[JobId, Millis], ...] = ()
     beats: bool = False
-    health: bool = False
+    signals: bool = False
     registration: bool = False
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import hashlib
 import logging
 import socket
@@ -26,7 +27,7 @@ from tenure.domain.ids import HostId
 from tenure.domain.names import check_block, check_word
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import SECOND, Millis
-from tenure.events.reports import HealthReported, Heartbeat
+from tenure.events.reports import Heartbeat, HostSignal
 from tenure.log.jetstream import HEARTBEATS_KEPT_S
 from tenure.log.port import Log
 from tenure.runtime.clock import Clock, WallClock
@@ -89,11 +90,9 @@ async def serve(service: Service) -> None:
         hands.poke = loop.poke
         logs = await nats.connect(service.connection.nats_url, max_reconnect_attempts=-1)
         server = LogServer(logs, hands.replicas, is_over=hands.is_over)
-        monitors: list[Monitor] = []
 
         async def restored(state: State) -> None:
             await take_over(hands, log, state, now=clock.now())
-            monitors.append(look_after(signals, hands, loop, state, clock=clock, data=service.connection.data))
             await server.listen([spec.host for spec in specs], cluster=service.connection.cluster)
 
         async def returned(state: State) -> None:
@@ -101,11 +100,11 @@ async def serve(service: Service) -> None:
 
         loop.on_restored, loop.on_return = restored, returned
         ready = asyncio.create_task(announce_ready(service, loop.caught_up, {"agent": agent, "hosts": len(specs)}))
+        health = asyncio.create_task(look_after(signals, hands, loop, clock=clock, data=service.connection.data))
         patience_s = service.policy.grace_max_ms / 1000 + LEAVE_S if arguments.on_exit == "stop" else 0.0
         await _run(loop, hands, stop, patience_s=patience_s)
         ready.cancel()
-        for monitor in monitors:
-            await monitor.close()
+        await end_task(health)
         await logs.close()
     finally:
         await hands.close()
@@ -121,22 +120,35 @@ def signal_options(service: Service, specs: Sequence[HostSpec]) -> SignalOptions
     return options
 
 
-def look_after(
-    options: SignalOptions, hands: Hands, loop: Loop[State], state: State, *, clock: Clock, data: Path
-) -> Monitor:
-    """Begin to read the machine's sources; its signals are of one host."""
+async def look_after(options: SignalOptions, hands: Hands, loop: Loop[State], *, clock: Clock, data: Path) -> None:
+    """Read the machine's sources until it is cancelled; their signals are of one host.
+
+    It begins when what the log has of them is known, so that nothing is said twice.
+    """
+    await loop.caught_up.wait()
+    state = loop.state
     host = HostId(options.host or state.hosts[0].host)
     known = state.core.signals.get(host, ())
     last_read = {signal.source: signal.last_at for signal in sorted(known, key=lambda each: each.last_at)}
     monitor = Monitor(sources_of(options, host=host, data=data, last_read=last_read), host=host, clock=clock)
 
-    def report(fact: HealthReported) -> None:
-        state.pending_health = fact
+    def report(fact: HostSignal) -> None:
+        state.pending_signals = fact
         loop.poke()
 
-    monitor.report, hands.health_said = report, monitor.said
+    monitor.report, hands.signals_said = report, monitor.said
     monitor.start(known)
-    return monitor
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await monitor.close()
+
+
+async def end_task(task: "asyncio.Task[None]") -> None:
+    """Cancel it and wait for its end. Raises what it raised."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 async def _run(loop: Loop[State], hands: Hands, stop: asyncio.Event, *, patience_s: float) -> None:

@@ -14,7 +14,7 @@ from tenure.domain.ids import LOG_START, HostId, JobId, Position, RunId
 from tenure.domain.job import ReplicaPlace
 from tenure.domain.units import Millis
 from tenure.events.placing import RunAssigned
-from tenure.events.reports import HealthReported, HealthSignal, Heartbeat, ReplicaExit
+from tenure.events.reports import HealthSignal, Heartbeat, HostSignal, ReplicaExit
 
 
 class Key(NamedTuple):
@@ -100,7 +100,7 @@ class State:
     """Replicas with a start or an exit that the log does not have."""
     pending_beats: tuple[Heartbeat, ...] = ()
     """Heartbeats that are on disk and not yet in the log."""
-    pending_health: HealthReported | None = None
+    pending_signals: HostSignal | None = None
     """A report of signals that is not yet in the log."""
     preparing_beat: bool = False
     """The next heartbeats are being measured and written to disk."""

@@ -42,7 +42,6 @@ from tenure.events.placing import (
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import (
     CheckpointReported,
-    HealthReported,
     Heartbeat,
     HostRegistered,
     HostSignal,
@@ -341,7 +340,6 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
     RunStopRequested: _run_stopping,
     RankingPublished: _ranking_published,
     CheckpointReported: _report_of_run,
-    HealthReported: _pass_over,
     Heartbeat: _heartbeat,
     HostRegistered: _host_registered,
     HostSignal: _pass_over,

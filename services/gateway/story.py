@@ -28,7 +28,6 @@ from tenure.events.placing import (
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import (
     CheckpointReported,
-    HealthReported,
     Heartbeat,
     HostRegistered,
     HostSignal,
@@ -206,10 +205,6 @@ def _registered(fact: HostRegistered) -> str:
 
 
 def _signal(fact: HostSignal) -> str:
-    return f"{fact.host} signalled {fact.signal}: {fact.detail}."
-
-
-def _health(fact: HealthReported) -> str:
     told = [f"{each.device} {each.code} ({'over' if each.over else each.severity})" for each in fact.signals]
     return f"{fact.host} signalled {_some(told)}."
 
@@ -248,7 +243,6 @@ _SENTENCES: Mapping[Kind, Callable[[Any], str]] = {
     CheckpointReported: _checkpoint,
     DrainCompleted: _drained,
     DrainRequested: _drain_requested,
-    HealthReported: _health,
     Heartbeat: _heartbeat,
     HostRegistered: _registered,
     HostSignal: _signal,

@@ -15,7 +15,7 @@ from tenure.events.fact import Recorded
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
 from tenure.events.intake import DrainRequested, RepairCompleted, ResumeRequested
 from tenure.events.placing import PlacementDeferred, RunAssigned, RunEnded
-from tenure.events.reports import HealthReported, Heartbeat, HostRegistered
+from tenure.events.reports import Heartbeat, HostRegistered, HostSignal
 
 
 def _host_registered(state: State, fact: HostRegistered, *, suspect_after_ms: Millis) -> None:
@@ -45,7 +45,7 @@ def _heartbeat(state: State, fact: Heartbeat, *, suspect_after_ms: Millis) -> No
         state.touched[beat.host] = None
 
 
-def _health_reported(state: State, fact: HealthReported) -> None:
+def _host_signal(state: State, fact: HostSignal) -> None:
     host = state.core.hosts.get(fact.host)
     if host is not None:  # else not registered yet
         open_incidents = {each.key: each for each in (*host.signals, *fact.signals)}
@@ -162,7 +162,7 @@ _FOLD: dict[Kind, Callable[[State, Any], None]] = {
     RunAssigned: _run_assigned,
     RunEnded: _run_ended,
     PlacementDeferred: _placement_deferred,
-    HealthReported: _health_reported,
+    HostSignal: _host_signal,
 }
 READS: tuple[Kind, ...] = (*_HEARD, *_FOLD)
 

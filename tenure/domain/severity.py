@@ -13,7 +13,7 @@ class Severity(StrEnum):
     """Worth knowing, no evidence that the host is unfit: applications' own faults, single events, limits that near."""
     DRAIN = "drain"
     """The host needs care that can wait for the ends of contracts."""
-    NOW = "now"
+    FATAL = "fatal"
     """What runs there is lost already: a GPU is gone."""
 
     @classmethod
@@ -26,4 +26,4 @@ class Severity(StrEnum):
         return _ORDER.index(self)
 
 
-_ORDER = (Severity.WATCH, Severity.DRAIN, Severity.NOW)
+_ORDER = (Severity.WATCH, Severity.DRAIN, Severity.FATAL)

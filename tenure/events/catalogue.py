@@ -19,7 +19,6 @@ from tenure.events.placing import (
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import (
     CheckpointReported,
-    HealthReported,
     Heartbeat,
     HostRegistered,
     HostSignal,
@@ -52,7 +51,6 @@ AnyFact = (
     | RunStopRequested
     | RankingPublished
     | CheckpointReported
-    | HealthReported
     | Heartbeat
     | HostRegistered
     | HostSignal

@@ -111,16 +111,6 @@ class Heartbeat(Fact, frozen=True, kw_only=True, tag=True):
     hosts: tuple[HostBeat, ...]
 
 
-class HostSignal(Fact, frozen=True, kw_only=True, tag=True):
-    """A device or the system of a host said something about its health."""
-
-    lane: ClassVar[Lane] = Lane.REPORT
-
-    host: HostId
-    signal: str
-    detail: str
-
-
 class HealthSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One incident as a source tells it: `code` of `device`, seen `count` times during [first_at, last_at].
 
@@ -147,7 +137,7 @@ class HealthSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return (self.source, self.device, self.code)
 
 
-class HealthReported(Fact, frozen=True, kw_only=True, tag=True):
+class HostSignal(Fact, frozen=True, kw_only=True, tag=True):
     """Incidents of one host that began, became graver, went on or ended since the agent last said so.
 
     It repeats nothing else: what was said of other incidents still holds. docs/health.md lists the codes.
@@ -156,4 +146,4 @@ class HealthReported(Fact, frozen=True, kw_only=True, tag=True):
     lane: ClassVar[Lane] = Lane.REPORT
 
     host: HostId
-    signals: tuple[HealthSignal, ...]
+    signals: tuple[HealthSignal, ...] = ()

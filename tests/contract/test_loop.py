@@ -212,7 +212,7 @@ def test_after_an_outage_it_reads_what_came_meanwhile_before_it_says_anything(ow
         await work
         said = [entry for entry in await read_all(other, [HostSignal]) if entry.position > silent_since + 500]
         assert len(returns) == 1, "the shell can compare before anything is said"
-        assert {entry.fact.signal for entry in said if isinstance(entry.fact, HostSignal)} == {"500"}
+        assert {entry.fact.host for entry in said if isinstance(entry.fact, HostSignal)} == {"h500"}
         for each in (log, other):
             await each.close()
         await proxy.stop()
@@ -221,4 +221,4 @@ def test_after_an_outage_it_reads_what_came_meanwhile_before_it_says_anything(ow
 
 
 def seen_so_far(state: Asked, now: Millis) -> HostSignal:
-    return HostSignal(at=now, id=FactId(f"seen-{now}"), host=HostId("h0"), signal=str(state.folded), detail="")
+    return HostSignal(at=now, id=FactId(f"seen-{now}"), host=HostId(f"h{state.folded}"))

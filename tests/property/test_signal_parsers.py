@@ -28,7 +28,7 @@ Parse = Callable[..., list[HealthSignal]]
 KERNEL = """\
 4,17,2500000,-;NVRM: Xid (PCI:0000:0a:00): 48, pid=7, name=a::b
 [Thu Jan  1 00:01:00 1970] nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up
-kern  :warn  : 1970-01-01T00:01:00,250000+00:00 NVRM: Xid (PCI:0000:0a:00): 154, x from 0x0 (None) to 0x4 (Drain and Reset)
+kern  :warn  : 1970-01-01T00:01:00,250000+00:00 NVRM: Xid (PCI:0000:0a:00): 154, from 0x0 (None) to 0x4 (Drain and R)
 NVRM: The NVIDIA GPU 0000:b3:00.0
 NVRM: fallen off the bus
 pcieport 0000:00:01.0: AER: Corrected error received: 0000:01:00.0
@@ -42,7 +42,7 @@ SAMPLES: dict[Parse, str] = {
     parse_dcgm_diag: DIAGNOSIS,
     parse_dcgm_policy: "A thermal event has violated policy manager values.\n",
     parse_gpu_burn: "\tGPU 0: FAULTY\n",
-    parse_fabric_log: "[Jan 01 1970 00:00:01] [ERROR] [tid 1] detected NVSwitch fatal error 20034 on bus id 00000000:86:00.0\n",
+    parse_fabric_log: "[Jan 01 1970 00:00:01] [ERROR] detected NVSwitch fatal error 20034 on bus id 0:86:00.0\n",
     parse_fabric_unit: "LoadState=loaded\nActiveState=failed\n",
     parse_chrony: chrony("12.5"),
 }  # fmt: skip

@@ -27,13 +27,13 @@ def news(state: State) -> tuple[list[Fact], Said]:
             exits.setdefault(key.run, []).append(replica)
     facts += [_started(run, replicas) for run, replicas in starts.items()]
     facts += [_exited(run, replicas) for run, replicas in exits.items()]
-    facts += [state.pending_health] if state.pending_health is not None else []
+    facts += [state.pending_signals] if state.pending_signals is not None else []
     said = Said(
         started=tuple(replica.key for replicas in starts.values() for replica in replicas),
         exited=tuple(replica.key for replicas in exits.values() for replica in replicas),
         checkpoints=tuple((checkpoint.job, checkpoint.at) for checkpoint in saved),
         beats=bool(state.pending_beats),
-        health=state.pending_health is not None,
+        signals=state.pending_signals is not None,
         registration=not state.registered,
     )
     return facts, said

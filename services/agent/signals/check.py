@@ -5,7 +5,7 @@
 | 0 | well: nothing is raised |
 | 1 | watch |
 | 2 | drain: at the ends of contracts |
-| 7 | now: what runs on the host is lost |
+| 7 | fatal: what runs on the host is lost |
 | others, a signal, no end in time, too much output, no text | the check is unwell, not the host: watch |
 """
 
@@ -16,7 +16,7 @@ from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
 from tenure.events.reports import HealthSignal
 
-VERDICTS = {1: Severity.WATCH, 2: Severity.DRAIN, 7: Severity.NOW}
+VERDICTS = {1: Severity.WATCH, 2: Severity.DRAIN, 7: Severity.FATAL}
 """What each exit code but 0 asks for. 3 is no verdict: plugins of Nagios say "unknown" with it."""
 
 

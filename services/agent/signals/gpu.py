@@ -59,7 +59,7 @@ class _Condition(NamedTuple):
     holds: Callable[[GpuReading], Any]
 
 
-_WATCH, _DRAIN, _NOW = Severity.WATCH, Severity.DRAIN, Severity.NOW
+_WATCH, _DRAIN, _NOW = Severity.WATCH, Severity.DRAIN, Severity.FATAL
 
 CONDITIONS = (
     _Condition("gpu_lost", _NOW, "the GPU is lost: {lost}", "lost", lambda gpu: gpu.lost),

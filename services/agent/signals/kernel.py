@@ -154,7 +154,9 @@ def _lost(data: bytes, start: int, line: bytes, read_at: Millis, when: _When) ->
         first = before[before.rfind(b"\n", 0, told.start()) + 1 :].partition(b"\n")[0]
     at = when(first) or when(line) or read_at
     text = "the GPU has fallen off the bus"
-    return raise_signal("gpu_off_bus", Severity.NOW, text, source=SOURCE, at=at, device=device or "gpu", evidence=line)
+    return raise_signal(
+        "gpu_off_bus", Severity.FATAL, text, source=SOURCE, at=at, device=device or "gpu", evidence=line
+    )
 
 
 def _by_rule(line: bytes, at: Millis) -> HealthSignal | None:

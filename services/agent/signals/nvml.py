@@ -50,7 +50,7 @@ def read_nvml(
     gone = sorted({pci_id(address) or address for address in seen} - known)
     missing = sorted({pci_id(address) or address for address in on_bus} - known - set(gone))
     if not unnamed:  # else it may be one of these that did not tell its address
-        found += [_missing("gpu_lost", Severity.NOW, "the GPU was there and is gone", read_at, each) for each in gone]
+        found += [_missing("gpu_lost", Severity.FATAL, "the GPU was there and is gone", read_at, each) for each in gone]
         text = "the GPU is on the bus, but the driver does not list it"
         found += [_missing("gpu_missing", Severity.DRAIN, text, read_at, each) for each in missing]
     if expected is not None and count < expected and not gone and not missing:

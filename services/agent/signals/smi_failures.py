@@ -7,7 +7,7 @@ from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
 from tenure.events.reports import HealthSignal
 
-_DRAIN, _NOW = Severity.DRAIN, Severity.NOW
+_DRAIN, _NOW = Severity.DRAIN, Severity.FATAL
 _FAILURES = (
     (re.compile(r"Unable to determine the device handle for GPU.*GPU is lost"), "gpu_lost", _NOW, "the GPU is lost"),
     (

@@ -36,7 +36,7 @@ _SEVERITY = {
     "WORKFLOW_NVLINK_ERR": Severity.DRAIN,
     "WORKFLOW_NVLINK5_ERR": Severity.DRAIN,  # see `severity_of`: the line says whether it was fatal
     "XID_154": Severity.DRAIN,  # see `severity_of`: the line names the recovery
-    "RESTART_BM": Severity.NOW,  # the GPU is gone until the machine has been restarted
+    "RESTART_BM": Severity.FATAL,  # the GPU is gone until the machine has been restarted
 }
 
 _TABLE = """

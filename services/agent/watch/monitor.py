@@ -16,7 +16,7 @@ from services.agent.watch.sources import Source
 from tenure.domain.ids import FactId, HostId
 from tenure.domain.severity import Severity
 from tenure.domain.units import SECOND, Millis
-from tenure.events.reports import HealthReported, HealthSignal
+from tenure.events.reports import HealthSignal, HostSignal
 from tenure.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -31,11 +31,11 @@ class Monitor:
     """The health of one host. Belongs to one event loop."""
 
     def __init__(self, sources: Sequence[Source], *, host: HostId, clock: Clock, window_ms: Millis = WINDOW_MS) -> None:
-        self.report: Callable[[HealthReported], None] = lambda _: None
+        self.report: Callable[[HostSignal], None] = lambda _: None
         """Takes a report that is to be said; `said` tells that the log has it. There is one at a time."""
         self._sources, self._host, self._clock = sources, host, clock
         self._incidents = Incidents(window_ms=window_ms)
-        self._pending: HealthReported | None = None
+        self._pending: HostSignal | None = None
         self._said_at: Millis = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._hanging: dict[str, None] = {}
@@ -123,12 +123,10 @@ class Monitor:
             return
         now = self._clock.now()
         due = self._incidents.due(now)
-        grave = any(signal.severity is Severity.NOW and not signal.over for signal in due)
+        grave = any(signal.severity is Severity.FATAL and not signal.over for signal in due)
         if not due or (now - self._said_at < SAY_EVERY_MS and not grave):
             return
-        self._pending = HealthReported(
-            at=now, id=FactId(f"{self._host}-health-{now}"), host=self._host, signals=tuple(due)
-        )
+        self._pending = HostSignal(at=now, id=FactId(f"{self._host}-health-{now}"), host=self._host, signals=tuple(due))
         self.report(self._pending)
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from services.agent.decider import role
 from services.agent.gpu.virtual import CpuUsage, VirtualProvider
 from services.agent.hands import Hands
-from services.agent.shell import look_after, take_over
+from services.agent.shell import end_task, look_after, take_over
 from services.agent.state import State
-from services.agent.watch.monitor import Monitor
 from services.agent.watch.options import SignalOptions
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import FactId, HostId, JobId, RunId
@@ -53,20 +52,18 @@ async def living(
     hands = hands_in(folder, policy=policy)
     loop = Loop(role(policy, agent=HOST, hosts=(SPEC,)), log, WallClock(), cluster="t", perform=hands.perform)
     hands.poke, stop = loop.poke, asyncio.Event()
-    monitors: list[Monitor] = []
 
     async def restored(state: State) -> None:
         await take_over(hands, log, state, now=wall_clock())
-        if signals is not None:
-            monitors.append(look_after(signals, hands, loop, state, clock=WallClock(), data=folder))
 
     loop.on_restored = restored
     running = asyncio.create_task(loop.run(stop))
+    options = signals or SignalOptions()
+    health = asyncio.create_task(look_after(options, hands, loop, clock=WallClock(), data=folder))
     yield loop
     stop.set()
     await running
-    for monitor in monitors:
-        await monitor.close()
+    await end_task(health)
     await hands.close()
 
 

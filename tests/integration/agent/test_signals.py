@@ -1,9 +1,10 @@
 """The agent and its sources: what is read becomes facts, and nothing that hangs or floods delays a heartbeat."""
 
 import asyncio
+import itertools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from services.agent.watch.sources import Ports, Source, sources_of
 from tenure.domain.host import HostSpec
 from tenure.domain.severity import Severity
 from tenure.domain.units import SECOND
-from tenure.events.reports import HealthReported, HealthSignal
+from tenure.events.reports import HealthSignal, HostSignal
 from tenure.log.memory import MemoryLog
 from tenure.runtime.clock import WallClock
 from tests.integration.agent.conftest import until, wall_clock
@@ -29,7 +30,7 @@ MILD = "NVRM: Xid (PCI:0000:0b:00): 13, pid=1, name=x, Graphics Exception\n"
 
 def reported(log: MemoryLog) -> list[HealthSignal]:
     """All that was said of the host's health, in order."""
-    facts = [entry.fact for entry in log.recorded if isinstance(entry.fact, HealthReported)]
+    facts = [entry.fact for entry in log.recorded if isinstance(entry.fact, HostSignal)]
     assert all(fact.host == HOST for fact in facts)
     assert len({fact.id for fact in facts}) == len(facts)
     return [signal for fact in facts for signal in fact.signals]
@@ -43,7 +44,7 @@ def check(name: str, script: str, *, limit_ms: int = 5 * SECOND) -> CheckOption:
     return CheckOption(name=name, command=(sys.executable, "-c", script), every_ms=100, limit_ms=limit_ms)
 
 
-def play(story: Callable[[MemoryLog], object]) -> None:
+def play(story: Callable[[MemoryLog], Awaitable[None]]) -> None:
     async def _play() -> None:
         await story(MemoryLog())
 
@@ -63,7 +64,7 @@ def test_a_line_of_the_kernels_log_becomes_a_fact(tmp_path) -> None:
                 file.write(GRAVE + GRAVE)
             await until(lambda: codes(log) == ["xid_79"])
         (signal,) = reported(log)
-        assert (signal.device, signal.severity, signal.count) == ("0000:0a:00.0", Severity.NOW, 2)
+        assert (signal.device, signal.severity, signal.count) == ("0000:0a:00.0", Severity.FATAL, 2)
 
     play(story)
 
@@ -79,7 +80,7 @@ def test_a_successor_does_not_say_again_what_the_log_has(tmp_path) -> None:
         async with living(log, tmp_path, heartbeat_ms=200, signals=options) as loop:
             begun = len(beats(log))
             await until(lambda: len(beats(log)) > begun + 3)
-            assert codes(log) == ["xid_79"]
+            assert codes(log) == ["xid_79"], reported(log)
             assert [each.count for each in loop.state.core.signals[HOST]] == [1]
         off = SignalOptions(every_ms={"disks": 100}, paths=())
         async with living(log, tmp_path, heartbeat_ms=200, signals=off):
@@ -118,7 +119,7 @@ def test_bad_checks_are_said_and_delay_nothing(tmp_path) -> None:
         assert {signal.code for signal in broken.values()} == {"check_broken"}
         assert {signal.severity for signal in broken.values()} == {Severity.WATCH}
         times = [beat.at for beat in beats(log)]
-        assert max(after - before for before, after in zip(times, times[1:], strict=False)) < 3 * SECOND
+        assert max(after - before for before, after in itertools.pairwise(times)) < 3 * SECOND
 
     play(story)
 
@@ -136,7 +137,7 @@ def test_a_source_that_hangs_is_said_and_read_again_when_it_returns() -> None:
     async def story(_: MemoryLog) -> None:
         source = Source(name="nvml", key="nvml", read=read, every_ms=10, limit_ms=50)
         monitor = Monitor([source], host=HOST, clock=WallClock())
-        said: list[HealthReported] = []
+        said: list[HostSignal] = []
         monitor.report = said.append
         monitor.start([])
         await until(lambda: bool(said))
@@ -174,7 +175,7 @@ def test_reports_wait_for_each_other_but_the_gravest_are_said_at_once() -> None:
         return [raise_signal("c", severity[0], "t", source="s", at=now)]
 
     async def story(_: MemoryLog) -> None:
-        said: list[HealthReported] = []
+        said: list[HostSignal] = []
         reads = [0]
 
         def counted(now: int) -> list[HealthSignal]:
@@ -193,9 +194,9 @@ def test_reports_wait_for_each_other_but_the_gravest_are_said_at_once() -> None:
         seen = reads[0]
         await until(lambda: reads[0] > seen + 5)
         assert len(said) == 1, "not so soon after the last"
-        severity[0] = Severity.NOW
+        severity[0] = Severity.FATAL
         await until(lambda: len(said) == 2)
-        assert said[1].signals[0].severity is Severity.NOW
+        assert said[1].signals[0].severity is Severity.FATAL
         await monitor.close()
 
     play(story)

@@ -86,7 +86,7 @@ def test_a_healthy_query_raises_nothing() -> None:
         ("DRAM Uncorrectable            : 0", "DRAM Uncorrectable : 2", ("ecc_uncorrected", "drain")),
         ("SRAM Threshold Exceeded       : No", "SRAM Threshold Exceeded : Yes", ("sram_threshold", "drain")),
         ("HW Thermal Slowdown           : Not Active", "HW Thermal Slowdown : Active", ("thermal_slowdown", "watch")),
-        ("SW Thermal Slowdown               : Not Active", "SW Thermal Slowdown : Active", ("thermal_slowdown", "watch")),
+        ("SW Thermal Slowdown               : Not", "SW Thermal Slowdown :", ("thermal_slowdown", "watch")),
         ("HW Power Brake Slowdown       : Not Active", "HW Power Brake Slowdown : Active", ("power_brake", "watch")),
         ("Reset Required                    : No", "Reset Required : Yes", ("reset_required", "drain")),
         ("Drain and Reset Recommended       : No", "Drain and Reset Recommended : Yes", ("reset_required", "drain")),
@@ -97,8 +97,8 @@ def test_a_healthy_query_raises_nothing() -> None:
         ("Current                   : 16x", "Current : 8x", ("pcie_narrow", "watch")),
         ("Current                           : Disabled", "Current : Enabled", ("mig_enabled", "watch")),
         ("Addressing Mode                       : None", "Addressing Mode : ERR!", ("unreadable", "watch")),
-        ("Product Name                          : Some GPU", "Product Name : [GPU is lost]", ("gpu_lost", "now")),
-        ("Product Name                          : Some GPU", "Product Name : GPU requires reset", ("reset_required", "drain")),
+        ("Product Name                          : Some GPU", "Product Name : [GPU is lost]", ("gpu_lost", "fatal")),
+        (": Some GPU", ": GPU requires reset", ("reset_required", "drain")),
     ],
 )  # fmt: skip
 def test_each_field_that_tells_of_trouble(line: str, instead: str, expected: tuple[str, str]) -> None:
@@ -134,7 +134,7 @@ def test_labels_that_only_look_alike_are_not_read() -> None:
     [
         (
             "Unable to determine the device handle for GPU 0000:5D:00.0: GPU is lost.  Reboot the system",
-            ("0000:5d:00.0", "gpu_lost", "now"),
+            ("0000:5d:00.0", "gpu_lost", "fatal"),
         ),
         (
             "Unable to determine the device handle for GPU0000:9B:00.0: Unknown Error",

@@ -61,9 +61,9 @@ def test_what_becomes_graver_is_said_at_once() -> None:
     book = Incidents()
     book.observed([signal()], source="s", now=0)
     say(book, 0)
-    book.observed([signal(at=1, severity=Severity.NOW)], source="s", now=1)
+    book.observed([signal(at=1, severity=Severity.FATAL)], source="s", now=1)
     (due,) = book.due(1)
-    assert (due.severity, due.first_at, due.last_at) == (Severity.NOW, 0, 1)
+    assert (due.severity, due.first_at, due.last_at) == (Severity.FATAL, 0, 1)
 
 
 def test_new_words_are_said_but_not_every_moment() -> None:

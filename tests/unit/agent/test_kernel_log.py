@@ -48,7 +48,7 @@ def test_every_form_of_a_line_is_read_at_its_instant(line: str, at: int) -> None
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("Xid (PCI:0000:0a:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", "now"),
+        ("Xid (PCI:0000:0a:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", "fatal"),
         ("Xid (PCI:0000:0a:00): 13, pid=1, name=ray::Worker, Graphics Exception", "watch"),
         ("Xid (PCI:0000:0a:00): 149, NETIR Fatal XC0 i0 Link -1 (0x0000", "drain"),
         ("Xid (PCI:0000:0a:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 03", "watch"),
@@ -80,7 +80,7 @@ def test_a_gpu_lost_without_an_xid_is_found_over_three_lines() -> None:
         "            NVRM: fallen off the bus and is not responding to commands.\n"
     )
     (signal,) = parse(log)
-    assert (signal.device, signal.code, signal.severity) == ("0000:b3:00.0", "gpu_off_bus", Severity.NOW)
+    assert (signal.device, signal.code, signal.severity) == ("0000:b3:00.0", "gpu_off_bus", Severity.FATAL)
     assert signal.first_at == BOOTED_AT + 2 * SECOND
 
 
@@ -128,7 +128,7 @@ def test_evidence_is_one_printable_line_and_bounded() -> None:
 
 
 def test_the_catalogue_names_every_action() -> None:
-    assert XIDS[79].severity is Severity.NOW
+    assert XIDS[79].severity is Severity.FATAL
     assert all(row.meaning and row.action for row in XIDS.values())
 
 
@@ -169,14 +169,14 @@ def test_recorded_healthy_hosts_raise_nothing(shared: Path, name: str) -> None:
         (
             "xid_lines_from_issue_threads.log",
             [
-                ("0000:b3:00.0", "gpu_off_bus", "now", 1),
+                ("0000:b3:00.0", "gpu_off_bus", "fatal", 1),
                 ("gpu", "gpu_probe_failed", "drain", 1),
                 ("0000:dc:00.0", "xid_45", "watch", 1),
                 ("0000:ed:00.0", "xid_45", "watch", 1),
                 ("0000:ba:00.0", "xid_45", "watch", 1),
                 ("0000:97:00.0", "xid_45", "watch", 1),
                 ("0000:00:06.0", "xid_31", "watch", 1),
-                ("0000:01:00.0", "xid_79", "now", 2),
+                ("0000:01:00.0", "xid_79", "fatal", 2),
             ],
         ),
     ],

@@ -96,7 +96,8 @@ def test_room(measured, expected) -> None:
 
 def test_mounts_made_read_only_after_errors(tmp_path) -> None:
     (tmp_path / "mounts").write_text(
-        "/dev/a / ext4 rw,errors=remount-ro 0 0\n/dev/b /b ext4 ro,errors=remount-ro 0 0\n/dev/c /c squashfs ro 0 0\nx\n"
+        "/dev/a / ext4 rw,errors=remount-ro 0 0\n/dev/b /b ext4 ro,errors=remount-ro 0 0\n"
+        "/dev/c /c squashfs ro 0 0\nx\n"
     )
     assert told(judge_mounts(tmp_path, read_at=1)) == [("/b", "fs_read_only", "drain")]
     assert judge_mounts(tmp_path / "none", read_at=1) == []
@@ -147,7 +148,7 @@ def test_a_clock_of_unknown_offset() -> None:
     [
         (Outcome(code=1, output=b"warm\nmore"), "check_failed", "watch", "warm"),
         (Outcome(code=2, output=b"nccl is slow\n"), "check_failed", "drain", "nccl is slow"),
-        (Outcome(code=7, output="weg\u00e4".encode()), "check_failed", "now", "weg\u00e4"),
+        (Outcome(code=7, output="weg\u00e4".encode()), "check_failed", "fatal", "weg\u00e4"),
         (Outcome(code=2), "check_failed", "drain", "exit code 2, no words"),
         (Outcome(code=3, output=b"unknown"), "check_broken", "watch", "exit code 3, which is no verdict"),
         (Outcome(code=-11), "check_broken", "watch", "ended by signal 11"),

@@ -55,6 +55,11 @@ def sram(exceeded: int) -> Any:
     return fill
 
 
+def ecc(kind: int, count: int) -> Any:
+    """So many errors of one kind, none of the other."""
+    return lambda asked, _: count if asked == kind else 0
+
+
 def healthy(number: int) -> dict[str, Any]:
     return {
         "HandleByIndex": True,
@@ -92,8 +97,8 @@ def test_healthy_gpus_raise_nothing_and_tell_their_addresses() -> None:
 @pytest.mark.parametrize(
     ("answers", "code", "severity"),
     [
-        ({"TotalEccErrors": lambda kind, _: 3 if kind == pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED else 0}, "ecc_uncorrected", "drain"),
-        ({"TotalEccErrors": lambda kind, _: 20_000 if kind == pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED else 0}, "ecc_corrected", "watch"),
+        ({"TotalEccErrors": ecc(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, 3)}, "ecc_uncorrected", "drain"),
+        ({"TotalEccErrors": ecc(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, 20_000)}, "ecc_corrected", "watch"),
         ({"SramEccErrorStatus": sram(1)}, "sram_threshold", "drain"),
         ({"RemappedRows": (0, 4, 1, 0)}, "row_remap_pending", "drain"),
         ({"RemappedRows": (0, 4, 0, 1)}, "row_remap_failed", "drain"),
@@ -108,8 +113,8 @@ def test_healthy_gpus_raise_nothing_and_tell_their_addresses() -> None:
         ({"GpuFabricInfo": fabric(3, 999)}, "fabric_error", "drain"),
         ({"GpuFabricInfo": fabric(2, 0)}, "fabric_not_joined", "watch"),
         ({"CurrPcieLinkWidth": 8}, "pcie_narrow", "watch"),
-        ({"HandleByIndex": LOST, "PciInfo": LOST}, "gpu_lost", "now"),
-        ({"MemoryInfo": LOST}, "gpu_lost", "now"),
+        ({"HandleByIndex": LOST, "PciInfo": LOST}, "gpu_lost", "fatal"),
+        ({"MemoryInfo": LOST}, "gpu_lost", "fatal"),
         ({"MemoryInfo": pynvml.NVMLError(pynvml.NVML_ERROR_RESET_REQUIRED)}, "reset_required", "drain"),
         ({"MemoryInfo": pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)}, "unreadable", "watch"),
     ],
@@ -127,10 +132,10 @@ def test_what_a_gpu_does_not_support_is_passed_over() -> None:
 
 def test_gpus_that_are_not_there() -> None:
     first, second = "0000:0a:00.0", "0000:0b:00.0"
-    assert read({}, seen=[first, second]) == [(second, "gpu_lost", "now")]
+    assert read({}, seen=[first, second]) == [(second, "gpu_lost", "fatal")]
     assert read({}, on_bus=[first, second]) == [(second, "gpu_missing", "drain")]
     assert read({}, expected=8) == [("host", "gpu_missing", "drain")]
-    assert read({}, {"HandleByIndex": LOST}, seen=[first, second]) == [("gpu1", "gpu_lost", "now")], "said once"
+    assert read({}, {"HandleByIndex": LOST}, seen=[first, second]) == [("gpu1", "gpu_lost", "fatal")], "said once"
 
 
 def test_a_driver_that_does_not_answer() -> None:

@@ -30,7 +30,6 @@ from tenure.events.placing import (
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import (
     CheckpointReported,
-    HealthReported,
     HealthSignal,
     Heartbeat,
     HostRegistered,
@@ -217,11 +216,7 @@ TOLD: list[tuple[Fact, str]] = [
         "The agent a1 registered h000.",
     ),
     (
-        HostSignal(at=AT, host=HOST, signal="xid", detail="79 fell off the bus"),
-        "h000 signalled xid: 79 fell off the bus.",
-    ),
-    (
-        HealthReported(
+        HostSignal(
             at=AT,
             host=HOST,
             signals=(
@@ -229,14 +224,14 @@ TOLD: list[tuple[Fact, str]] = [
                     device="0000:0a:00.0",
                     source="kernel",
                     code="xid_79",
-                    severity=Severity.NOW,
+                    severity=Severity.FATAL,
                     text="Xid 79",
                     first_at=AT,
                     last_at=AT,
                 ),
             ),
         ),
-        "h000 signalled 0000:0a:00.0 xid_79 (now).",
+        "h000 signalled 0000:0a:00.0 xid_79 (fatal).",
     ),
 ]
 
