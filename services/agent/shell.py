@@ -104,7 +104,7 @@ async def serve(service: Service) -> None:
         patience_s = service.policy.grace_max_ms / 1000 + LEAVE_S if arguments.on_exit == "stop" else 0.0
         await _run(loop, hands, stop, patience_s=patience_s)
         ready.cancel()
-        await end_task(health)
+        await stop_watching(health)
         await logs.close()
     finally:
         await hands.close()
@@ -144,11 +144,11 @@ async def look_after(options: SignalOptions, hands: Hands, loop: Loop[State], *,
         await monitor.close()
 
 
-async def end_task(task: "asyncio.Task[None]") -> None:
+async def stop_watching(watching: "asyncio.Task[None]") -> None:
     """Cancel it and wait for its end. Raises what it raised."""
-    task.cancel()
+    watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        await task
+        await watching
 
 
 async def _run(loop: Loop[State], hands: Hands, stop: asyncio.Event, *, patience_s: float) -> None:

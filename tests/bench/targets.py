@@ -133,5 +133,13 @@ TARGETS = (
         100,
         "ms",
     ),
+    *(
+        Target(f"signals.kernel_log_lines_per_s.{log}", what, 200_000, "lines/s", least=True)
+        for log, what in (
+            ("storm_iso", "an agent reads its host's kernel log, a line of Xid 13 a millisecond"),
+            ("recorded_storm", "the same, the recorded storm"),
+            ("corrected_pcie_errors", "the same, a flood of corrected PCIe errors"),
+        )
+    ),
     *_of_months(),
 )

@@ -6,18 +6,19 @@ costs one look at its stamp: what is equal up to the code is counted.
 """
 
 import re
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from datetime import UTC, tzinfo
-from functools import partial
+from functools import lru_cache, partial
 
 import msgspec
 
-from services.agent.signals.kernel_rules import RULES
+from services.agent.signals.kernel_rules import RULES, Rule
 from services.agent.signals.signal import pci_id, raise_signal
 from services.agent.signals.stamps import is_kernel, stamp
 from services.agent.signals.storms import WINDOW_MS, gather
 from services.agent.signals.sxids import describe_switch
-from services.agent.signals.xids import describe
+from services.agent.signals.xids import describe, variant
 from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
 from tenure.events.reports import HealthSignal
@@ -36,8 +37,12 @@ _NOT_FATAL = re.compile(rb"non-?fatal", re.IGNORECASE)
 _LOOK_BACK = 600
 """Bytes before `fallen off the bus` in which the address stands: the driver breaks that message over three lines."""
 _When = Callable[[bytes], Millis | None]
+_Like = tuple[bytes, bytes, bytes] | tuple[bytes, Rule]
+"""What lines share that are told as one: address, code and kind of the message, or device and rule."""
+_NUMBER = b"Xid ("
 _NUMBERED = (b"NVRM: Xid (", b"SXid (")
-_TOKENS = tuple(dict.fromkeys([_LOST, *[token for rule in RULES for token in rule.tokens]]))
+_RULE_OF_TOKEN = tuple((token, rule) for rule in RULES for token in rule.tokens)
+_TOKENS = tuple(dict.fromkeys([_LOST, *[token for token, _ in _RULE_OF_TOKEN]]))
 
 
 def parse_kernel_log(
@@ -55,13 +60,13 @@ def parse_kernel_log(
     that of stamps without one. Lines of `after` and before are left out: they were read earlier.
     """
     when = partial(stamp, booted_at=booted_at, zone=zone)
-    open_sightings: dict[tuple[bytes, bytes, bytes], _Sighting] = {}
+    open_sightings: dict[_Like, _Sighting] = {}
     sightings: list[_Sighting] = []
     for start, end in _lines(data):
         line = data[start : min(end, start + LINE_MAX)]
         if not is_kernel(line):
             continue
-        match = _XID.search(line) or _SXID.search(line)
+        match = (_XID.search(line) or _SXID.search(line)) if _NUMBER in line else None
         if match is None and _LOST in line:
             lost = _lost(data, start, line, read_at, when)
             sightings += [_Sighting(lost)] if after is None or lost.last_at > after else []
@@ -69,18 +74,16 @@ def parse_kernel_log(
         at = when(line) or read_at
         if after is not None and at <= after:
             continue
-        if match is None:
-            other = _by_rule(line, at)
-            if other is not None:
-                sightings.append(_Sighting(other))
+        like = _by_rule(_message(line)) if match is None else (match.group(1), match.group(2), _kind(match))
+        if like is None:
             continue
-        like = (match.group(1), match.group(2), _kind(match))
         known = open_sightings.get(like)
         if known is not None and 0 <= at - known.last_at <= window_ms:
             known.last_at = at
             known.count += 1
         else:
-            sightings.append(_Sighting(_numbered(match, line, at)))
+            told = _numbered(match, line, at) if match is not None else _of_rule(like, line, at)
+            sightings.append(_Sighting(told))
             open_sightings[like] = sightings[-1]
     return gather([sighting.told() for sighting in sightings], window_ms=window_ms)
 
@@ -102,28 +105,41 @@ class _Sighting:
 def _lines(data: bytes) -> list[tuple[int, int]]:
     """Where each line that may matter begins and ends, in order. Its simple form: every line that holds a token.
 
-    The other words are looked for only between numbered lines, so that a storm of those is read once, not once a word.
+    The other words are looked for only in what is left without the numbered lines, so that a storm of those is read
+    once, not once a word.
     """
-    found: dict[int, int] = {}
-    for token in _NUMBERED:
-        _find(data, token, 0, len(data), found)
-    before = 0
-    for start, end in [*sorted(found.items()), (len(data), len(data))]:
+    numbered = _find(data, _NUMBERED)
+    pieces: list[bytes] = []
+    begins, moved_by = [0], [0]
+    before = length = 0
+    for start, end in [*sorted(numbered.items()), (len(data), len(data))]:
         if start > before:
-            for token in _TOKENS:
-                _find(data, token, before, start, found)
+            begins.append(length)
+            moved_by.append(before - length)
+            pieces.append(data[before:start])
+            length += start - before
         before = max(before, end + 1)
-    return sorted(found.items())
+    for start, end in _find(b"".join(pieces), _TOKENS).items():
+        moved = moved_by[bisect_right(begins, start) - 1]
+        numbered[start + moved] = end + moved
+    return sorted(numbered.items())
 
 
-def _find(data: bytes, token: bytes, start: int, end: int, found: dict[int, int]) -> None:
-    """Note the lines within [start, end) that hold `token`."""
-    at = data.find(token, start, end)
+def _find(data: bytes, tokens: Iterable[bytes]) -> dict[int, int]:
+    """Where each line that holds a token begins and ends."""
+    found: dict[int, int] = {}
+    for token in tokens:
+        _find_one(data, token, found)
+    return found
+
+
+def _find_one(data: bytes, token: bytes, found: dict[int, int]) -> None:
+    at = data.find(token)
     while at >= 0:
         line_end = data.find(b"\n", at)
         line_end = len(data) if line_end < 0 else line_end
         found[data.rfind(b"\n", 0, at) + 1] = line_end
-        at = data.find(token, line_end, end)
+        at = data.find(token, line_end)
 
 
 def _kind(match: re.Match[bytes]) -> bytes:
@@ -131,7 +147,7 @@ def _kind(match: re.Match[bytes]) -> bytes:
     if match.re is _SXID or match.group(2) in _LINKS:
         message = match.group(3)
         return b"n" if b"on" in message and _NOT_FATAL.search(message) else b"f" if b"Fatal" in message else b""
-    return match.group(3) if match.group(2) in (b"45", b"154") else b""
+    return variant(match.group(2), match.group(3))
 
 
 def _numbered(match: re.Match[bytes], line: bytes, at: Millis) -> HealthSignal:
@@ -159,18 +175,24 @@ def _lost(data: bytes, start: int, line: bytes, read_at: Millis, when: _When) ->
     )
 
 
-def _by_rule(line: bytes, at: Millis) -> HealthSignal | None:
-    for rule in RULES:
-        if any(token in line for token in rule.tokens) and rule.pattern.search(line) is not None:
-            named = rule.names.findall(line) if rule.names is not None else []
-            device = named[-1].decode("ascii", "replace") if named else rule.device
-            return raise_signal(
-                rule.code,
-                rule.severity,
-                rule.text,
-                source=SOURCE,
-                at=at,
-                device=pci_id(device) or device,
-                evidence=line,
-            )
+def _message(line: bytes) -> bytes:
+    """The line without a stamp in brackets, so that a message that repeats looks the same."""
+    return line.partition(b"] ")[2] if line[:1] == b"[" else line
+
+
+@lru_cache(maxsize=256)
+def _by_rule(message: bytes) -> _Like | None:
+    """The device that the message names, empty if none, and the first rule that it matches. A flood repeats itself."""
+    for token, rule in _RULE_OF_TOKEN:
+        if token in message and rule.pattern.search(message) is not None:
+            named = rule.names.findall(message) if rule.names is not None else []
+            return (named[-1] if named else b"", rule)
     return None
+
+
+def _of_rule(like: _Like, line: bytes, at: Millis) -> HealthSignal:
+    rule = like[1]
+    assert isinstance(rule, Rule)
+    device = like[0].decode("ascii", "replace") or rule.device
+    device = pci_id(device) or device
+    return raise_signal(rule.code, rule.severity, rule.text, source=SOURCE, at=at, device=device, evidence=line)

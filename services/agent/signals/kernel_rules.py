@@ -12,7 +12,7 @@ from services.agent.signals.signal import HOST
 from tenure.domain.severity import Severity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rule:
     """Lines that hold one of `tokens` and match `pattern` are `code`, of the device `names` finds or of `device`."""
 
@@ -46,6 +46,24 @@ _WATCH, _DRAIN = Severity.WATCH, Severity.DRAIN
 
 RULES = (
     _rule(
+        "pcie_corrected",
+        _WATCH,
+        "corrected PCIe errors",
+        b"PCIe Bus Error: ",
+        b"AER: ",
+        pattern=rb"(?:severity=|AER: (?:Multiple )?)Correct",
+        names=_PCI,
+    ),
+    _rule(
+        "pcie_uncorrected",
+        _DRAIN,
+        "uncorrected PCIe error",
+        b"PCIe Bus Error: ",
+        b"AER: ",
+        pattern=rb"severity=Uncorrect|AER: (?:Multiple )?Uncorrect",
+        names=_PCI,
+    ),
+    _rule(
         "xid_119",
         _DRAIN,
         "Xid 119: the GPU's system processor (GSP) does not answer",
@@ -67,24 +85,6 @@ RULES = (
         "the driver could not take up every GPU",
         b"NVRM: The NVIDIA probe routine failed",
         device="gpu",
-    ),
-    _rule(
-        "pcie_uncorrected",
-        _DRAIN,
-        "uncorrected PCIe error",
-        b"PCIe Bus Error: ",
-        b"AER: ",
-        pattern=rb"severity=Uncorrect|AER: (?:Multiple )?Uncorrect",
-        names=_PCI,
-    ),
-    _rule(
-        "pcie_corrected",
-        _WATCH,
-        "corrected PCIe errors",
-        b"PCIe Bus Error: ",
-        b"AER: ",
-        pattern=rb"severity=Correct|AER: (?:Multiple )?Correct",
-        names=_PCI,
     ),
     _rule(
         "pcie_link_down",

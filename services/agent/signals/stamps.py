@@ -21,6 +21,13 @@ def stamp(line: bytes, *, booted_at: Millis | None, zone: tzinfo = UTC) -> Milli
     Stamps without a zone are of `zone`; those counted from the boot need `booted_at` (epoch ms).
     """
     head = line[:_HEAD]
+    if line[:1] == b"[":
+        since = _SINCE_BOOT.match(head)
+        if since is not None:
+            return None if booted_at is None else booted_at + _since_boot(since)
+        bracketed = _BRACKETED.match(head)
+        if bracketed is not None:
+            return parse_classic(bracketed.group(1).decode(), zone=zone)
     iso = _ISO.search(head) if b"T" in head else None
     if iso is not None:
         second, fraction, offset = iso.groups()
@@ -45,12 +52,16 @@ def _since_boot(match: re.Match[bytes]) -> Millis:
 
 def is_kernel(line: bytes) -> bool:
     """Whether the line's facility, where it has one, is the kernel: others may say what they like."""
-    if line[:1].isdigit():
+    first = line[:1]
+    if first == b"[":
+        return True
+    if first.isdigit():
         kmsg = _KMSG.match(line)
         return kmsg is None or int(kmsg.group(1)) >> 3 == 0
     return line[:9].partition(b":")[0].strip() not in _OTHERS
 
 
+@lru_cache(maxsize=64)
 def parse_classic(text: str, *, zone: tzinfo = UTC, layout: str = _CLASSIC) -> Millis | None:
     """`Sun Feb 23 16:24:18 2025`, or None."""
     try:

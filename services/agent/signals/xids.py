@@ -171,6 +171,17 @@ _RECOVERY = re.compile(rb"\bto 0x[0-9a-fA-F]+ \(([^)]*)\)")
 _CAUSED = re.compile(rb"caused by previous Xid (\d+)")
 
 
+def variant(code: bytes, message: bytes) -> bytes:
+    """What of the message of Xid 45 and 154 matters to `describe`; the links' (144-150) apart, nothing of the others'."""
+    if code == b"45":
+        caused = _CAUSED.search(message)
+        return b"" if caused is None else caused.group(1)
+    if code == b"154":
+        recovery = _RECOVERY.search(message)
+        return b"" if recovery is None else recovery.group(1)
+    return b""
+
+
 def describe(code: int, message: bytes) -> tuple[Severity, str]:
     """How grave a sighting is and what to say of it. `message` is what follows the code in the line.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from services.agent.decider import role
 from services.agent.gpu.virtual import CpuUsage, VirtualProvider
 from services.agent.hands import Hands
-from services.agent.shell import end_task, look_after, take_over
+from services.agent.shell import stop_watching, look_after, take_over
 from services.agent.state import State
 from services.agent.watch.options import SignalOptions
 from tenure.domain.host import HostSpec, HostState
@@ -63,7 +63,7 @@ async def living(
     yield loop
     stop.set()
     await running
-    await end_task(health)
+    await stop_watching(health)
     await hands.close()
 
 

@@ -1,5 +1,6 @@
 """The kernel's log as signals: the forms of its lines, storms, and what must raise nothing."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,27 @@ def test_the_catalogue_names_every_action() -> None:
 )
 def test_no_bytes_raise(noise: bytes, token: bytes) -> None:
     parse(noise + token + noise)
+
+
+LINES = (
+    "[    2.500000] NVRM: Xid (PCI:0000:0a:00): 31, pid=7, x",
+    "[    2.500000] NVRM: Xid (PCI:0000:0a:00): 45, pid=7, Ch 1 caused by previous Xid 149",
+    "[    2.600000] nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+    "[    2.700000] pcieport 0000:00:01.0: AER: Corrected error received: 0000:01:00.0",
+    "[    2.700000] usb 1-1: new high-speed USB device number 3",
+    "4,17,2500000,-;EXT4-fs (nvme0n1p2): Remounting filesystem read-only",
+    "blk_update_request: I/O error, dev sdb, sector 12 op 0x0",
+    "",
+)
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=30))
+def test_a_log_says_what_its_lines_say_one_by_one(lines: list[str]) -> None:
+    together = Counter({(device, code): count for device, code, _, count in told("\n".join(lines))})
+    apart = Counter((device, code) for line in lines for device, code, _, _ in told(line))
+    assert together.total() == apart.total()
+    assert {device for device, _ in together} == {device for device, _ in apart}
+    assert {code for _, code in together} <= {code for _, code in apart}
 
 
 @given(st.integers(0, 170))
