@@ -172,7 +172,7 @@ _CAUSED = re.compile(rb"caused by previous Xid (\d+)")
 
 
 def variant(code: bytes, message: bytes) -> bytes:
-    """What of the message of Xid 45 and 154 matters to `describe`; the links' (144-150) apart, nothing of the others'."""
+    """What of the message of Xid 45 and 154 matters to `describe`; nothing of others', the links' (144-150) apart."""
     if code == b"45":
         caused = _CAUSED.search(message)
         return b"" if caused is None else caused.group(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 from services.agent.decider import role
 from services.agent.gpu.virtual import CpuUsage, VirtualProvider
 from services.agent.hands import Hands
-from services.agent.shell import stop_watching, look_after, take_over
+from services.agent.shell import look_after, stop_watching, take_over
 from services.agent.state import State
 from services.agent.watch.options import SignalOptions
 from tenure.domain.host import HostSpec, HostState
