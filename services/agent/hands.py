@@ -17,6 +17,7 @@ from services.agent.instructions import (
     StartReplica,
     StopReplica,
 )
+from services.agent.log_clock import LogClock
 from services.agent.process import spec as process
 from services.agent.process.launcher_client import LauncherClient
 from services.agent.process.replicas import Replicas
@@ -27,7 +28,6 @@ from tenure.domain.job import ReplicaPlace
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.reports import ReplicaExit
-from tenure.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Hands:
         data: Path,
         checkpoints: Path,
         providers: Mapping[HostId, GpuProvider],
-        clock: Clock,
+        clock: LogClock,
         policy: Policy,
     ) -> None:
         self.poke: Callable[[], None] = lambda: None
@@ -53,7 +53,7 @@ class Hands:
         self._spool_path = data / "beat.json"
         run_dir = data / "runs"
         self._launcher = LauncherClient()
-        self.replicas = Replicas(run_dir=run_dir, launcher=self._launcher, on_exit=self._on_exit, now=clock.now)
+        self.replicas = Replicas(run_dir=run_dir, launcher=self._launcher, on_exit=self._on_exit, clock=clock)
         self.files = RunFiles(run_dir, remove=self.replicas.forget)
         self.spool: Spool | None = None
         """The last heartbeats that were made to be sent."""
@@ -292,7 +292,8 @@ class Hands:
         folders = {replica.assigned.job: self._checkpoints / replica.assigned.job for replica in replicas}
         newest = await asyncio.to_thread(lambda: {job: newest_change(folder) for job, folder in folders.items()})
         for replica in replicas:
-            assigned, at = replica.assigned, newest[replica.assigned.job]
+            assigned, changed_at = replica.assigned, newest[replica.assigned.job]
+            at = None if changed_at is None else changed_at - self._clock.ahead_ms
             known = self.state.checkpoints.get(assigned.job)
             if at is None or replica.started_at is None or at < replica.started_at:
                 continue

@@ -17,6 +17,7 @@ from services.agent.decider import role
 from services.agent.gpu.provider import GpuProvider, GpuProviderError
 from services.agent.gpu.virtual import CpuUsage, VirtualProvider
 from services.agent.hands import Hands
+from services.agent.log_clock import LogClock
 from services.agent.log_server import LogServer
 from services.agent.state import State
 from services.agent.watch.monitor import Monitor
@@ -30,7 +31,6 @@ from tenure.domain.units import SECOND, Millis
 from tenure.events.reports import Heartbeat, HostSignal
 from tenure.log.jetstream import HEARTBEATS_KEPT_S
 from tenure.log.port import Log
-from tenure.runtime.clock import Clock, WallClock
 from tenure.runtime.cluster_file import load_cluster, parse_hosts
 from tenure.runtime.loop import Loop
 from tenure.runtime.options import load_section
@@ -76,7 +76,9 @@ async def serve(service: Service) -> None:
     agent = agent_name(specs)
     signals = signal_options(service, specs)
     log = await connect_log(service)
-    clock = WallClock()
+    logs = await nats.connect(service.connection.nats_url, max_reconnect_attempts=-1)
+    clock = LogClock()
+    await clock.look(logs, cluster=service.connection.cluster)
     hands = Hands(
         agent=agent,
         data=service.connection.data,
@@ -86,9 +88,9 @@ async def serve(service: Service) -> None:
         policy=service.policy,
     )
     try:
-        loop = await make_loop(service, role(service.policy, agent=agent, hosts=specs), log, perform=hands.perform)
+        own = role(service.policy, agent=agent, hosts=specs)
+        loop = await make_loop(service, own, log, perform=hands.perform, clock=clock)
         hands.poke = loop.poke
-        logs = await nats.connect(service.connection.nats_url, max_reconnect_attempts=-1)
         server = LogServer(logs, hands.replicas, is_over=hands.is_over)
 
         async def restored(state: State) -> None:
@@ -100,13 +102,15 @@ async def serve(service: Service) -> None:
 
         loop.on_restored, loop.on_return = restored, returned
         ready = asyncio.create_task(announce_ready(service, loop.caught_up, {"agent": agent, "hosts": len(specs)}))
+        keeping = asyncio.create_task(clock.keep(logs, cluster=service.connection.cluster))
         health = asyncio.create_task(look_after(signals, hands, loop, clock=clock, data=service.connection.data))
         patience_s = service.policy.grace_max_ms / 1000 + LEAVE_S if arguments.on_exit == "stop" else 0.0
         await _run(loop, hands, stop, patience_s=patience_s)
         ready.cancel()
-        await stop_watching(health)
-        await logs.close()
+        for watching in (keeping, health):
+            await stop_watching(watching)
     finally:
+        await logs.close()
         await hands.close()
         await log.close()
 
@@ -120,7 +124,7 @@ def signal_options(service: Service, specs: Sequence[HostSpec]) -> SignalOptions
     return options
 
 
-async def look_after(options: SignalOptions, hands: Hands, loop: Loop[State], *, clock: Clock, data: Path) -> None:
+async def look_after(options: SignalOptions, hands: Hands, loop: Loop[State], *, clock: LogClock, data: Path) -> None:
     """Read the machine's sources until it is cancelled; their signals are of one host.
 
     It begins when what the log has of them is known, so that nothing is said twice.
@@ -130,7 +134,9 @@ async def look_after(options: SignalOptions, hands: Hands, loop: Loop[State], *,
     host = HostId(options.host or state.hosts[0].host)
     known = state.core.signals.get(host, ())
     last_read = {signal.source: signal.last_at for signal in sorted(known, key=lambda each: each.last_at)}
-    monitor = Monitor(sources_of(options, host=host, data=data, last_read=last_read), host=host, clock=clock)
+    monitor = Monitor(
+        sources_of(options, host=host, data=data, clock=clock, last_read=last_read), host=host, clock=clock
+    )
 
     def report(fact: HostSignal) -> None:
         state.pending_signals = fact

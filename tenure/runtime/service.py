@@ -18,7 +18,7 @@ from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
 from tenure.log.jetstream import JetStreamLog
 from tenure.log.port import Log, Unavailable
-from tenure.runtime.clock import WallClock
+from tenure.runtime.clock import Clock, WallClock
 from tenure.runtime.loop import Loop
 from tenure.runtime.options import Connection, load_policy
 from tenure.runtime.role import Role, S
@@ -108,9 +108,10 @@ async def make_loop(
     log: JetStreamLog,
     *,
     perform: Callable[[Sequence[Any]], Awaitable[None]] | None = None,
+    clock: Clock | None = None,
     rest_factor: float = 0.0,
 ) -> Loop[S]:
-    """The loop of `role` on `log` with a snapshot file under the service's data folder."""
+    """The loop of `role` on `log` with a snapshot file under the service's data folder. `clock`: the wall's if None."""
     snapshots = SnapshotStore(
         service.connection.data / "snapshots" / f"{role.name}.snapshot",
         package=f"services/{service.role}",
@@ -120,7 +121,7 @@ async def make_loop(
     return Loop(
         role,
         log,
-        WallClock(),
+        clock or WallClock(),
         cluster=service.connection.cluster,
         snapshots=snapshots,
         rest_factor=rest_factor,

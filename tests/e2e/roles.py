@@ -5,10 +5,11 @@ Each role has a folder of its own and knows the others by NATS alone, as where a
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
@@ -46,15 +47,16 @@ class Roles:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def start(self, role: str, *own: str, name: str = "") -> None:
-        """Start a role, without waiting for it."""
+    def start(self, role: str, *own: str, name: str = "", environment: Mapping[str, str] | None = None) -> None:
+        """Start a role, without waiting for it. `environment` is added to the test's own."""
         name = name or role
         command = [str(TENURE), "serve", role, "--nats", self._nats.url, "--data", str(self.folder / name), *own]
         command += ["--clickhouse", self._database.url, "--clickhouse-token-file", str(self._database.token_file)]
         command += ["--ready-file", str(self.folder / f"{name}.json")]
         command += [word for knob in self.knobs for word in ("--set", knob)]
         with (self.folder / f"{name}.log").open("wb") as log:
-            process = self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+            environment = {**os.environ, **(environment or {})}
+            process = self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         self._stack.callback(end, process)
 
     def start_deciders(self) -> None:

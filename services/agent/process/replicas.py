@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import NamedTuple
 
+from services.agent.log_clock import LogClock
 from services.agent.process import directory as files
 from services.agent.process.directory import ExitRecord, KeeperRecord, StopRecord
 from services.agent.process.intent import intent_of, problem_with
@@ -51,12 +52,12 @@ class Replicas:
         run_dir: Path,
         launcher: LauncherClient,
         on_exit: Callable[[ReplicaExit], None],
-        now: Callable[[], Millis],
+        clock: LogClock,
     ) -> None:
         """Creates `run_dir`, open to its owner only: launch records hold the environment of jobs. Raises OSError."""
         self._run_dir = run_dir.absolute()
         self._run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._launcher, self._on_exit, self._now = launcher, on_exit, now
+        self._launcher, self._on_exit, self._clock = launcher, on_exit, clock
         self._boot_id = boot_id()
         self._running: dict[_Key, _Kept] = {}
         self._pidfds: dict[_Key, int] = {}  # of keepers; readable when the keeper is gone
@@ -187,7 +188,7 @@ class Replicas:
                 await self._ask_launcher(key, directory)
         if problem:
             return ReplicaExit(
-                run=key.run, replica=key.replica, at=self._now(), cause=ExitCause.NOT_LAUNCHED, detail=problem
+                run=key.run, replica=key.replica, at=self._clock.now(), cause=ExitCause.NOT_LAUNCHED, detail=problem
             )
         return await self._settle(key)
 
@@ -196,7 +197,7 @@ class Replicas:
         try:
             directory.parent.mkdir(mode=0o700, exist_ok=True)
             directory.mkdir(mode=0o700)
-            files.write_launch(directory, intent_of(spec, asked_ms=self._now()))
+            files.write_launch(directory, intent_of(spec, asked_ms=self._clock.now()))
         except OSError as error:
             shutil.rmtree(directory, ignore_errors=True)
             return f"cannot write to {directory} on this host: {error.strerror}"
@@ -260,7 +261,7 @@ class Replicas:
             gpus=tuple(launch.gpus),
             pid=keeper.pid,
             keeper_pid=keeper.keeper_pid,
-            at=keeper.started_ms,
+            at=self._as_said(keeper.started_ms),
         )
         self._running[key] = _Kept(launched=launched, keeper=keeper)
         return launched
@@ -275,17 +276,21 @@ class Replicas:
         return ReplicaExit(
             run=key.run,
             replica=key.replica,
-            at=end.at_ms,
+            at=self._as_said(end.at_ms),
             cause=ExitCause(end.cause),
-            started_at=keeper.started_ms if keeper is not None and keeper.pid else None,
+            started_at=self._as_said(keeper.started_ms) if keeper is not None and keeper.pid else None,
             code=end.code,
             signal=end.signal,
             detail=end.detail,
         )
 
+    def _as_said(self, at: Millis) -> Millis:
+        """What a keeper wrote by the machine's clock, by the agent's."""
+        return at - self._clock.ahead_ms
+
     def _write_end(self, key: _Key, cause: ExitCause, *, detail: str) -> ReplicaExit:
         """Write an exit that no keeper will write, so that a later agent says the same of it."""
-        record = ExitRecord(at_ms=self._now(), cause=cause, detail=detail)
+        record = ExitRecord(at_ms=self._clock.now() + self._clock.ahead_ms, cause=cause, detail=detail)
         with contextlib.suppress(OSError):  # a full disk: a later agent finds out again
             files.write_exit(self._directory(key), record)
         return self._as_exit(key, record)

@@ -1,10 +1,10 @@
-"""The clock: how far off it is, by chrony or by the kernel's own estimate."""
+"""The clock: how far off it is, by chrony and by the clock of the log's server."""
 
 import re
 
 from services.agent.signals.signal import as_text, raise_signal
 from tenure.domain.severity import Severity
-from tenure.domain.units import Millis
+from tenure.domain.units import SECOND, Millis
 from tenure.events.reports import HealthSignal
 
 SOURCE = "clock"
@@ -41,6 +41,16 @@ def judge_clock(
         text = "the clock is not synchronized with any other"
         found.append(_signal("clock_unsynchronized", Severity.WATCH, text, evidence or text, read_at))
     return found
+
+
+def judge_log_clock(offset_ms: Millis | None, *, read_at: Millis) -> list[HealthSignal]:
+    """The signal of a clock that is `offset_ms` ahead of the log's server (behind if negative; None: unknown)."""
+    if offset_ms is None or abs(offset_ms) < OFF_S * SECOND:
+        return []
+    severity = Severity.DRAIN if abs(offset_ms) >= FAR_S * SECOND else Severity.WATCH
+    side = "ahead of" if offset_ms > 0 else "behind"
+    text = f"the clock is {abs(offset_ms) / SECOND:.1f} s {side} that of the log's server"
+    return [_signal("clock_apart", severity, text, text, read_at)]
 
 
 def _signal(code: str, severity: Severity, text: str, line: str, at: Millis) -> HealthSignal:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from services.agent.log_clock import LogClock
 from services.agent.signals.check import Outcome, check_source, judge_check
 from services.agent.signals.dcgm import parse_dcgm_diag
 from services.agent.signals.disks import judge_errors, judge_mounts, judge_room, read_errors
@@ -15,7 +16,7 @@ from services.agent.signals.nvml import driver_fault, gpus_on_bus, read_nvml
 from services.agent.signals.ports import Port, judge_ports, read_ports
 from services.agent.signals.signal import raise_signal
 from services.agent.signals.smi_query import parse_smi_query
-from services.agent.signals.time_sync import parse_chrony
+from services.agent.signals.time_sync import judge_log_clock, parse_chrony
 from services.agent.watch.logs import FabricLog, KernelLog
 from services.agent.watch.options import CheckOption, SignalOptions
 from services.agent.watch.tool import Tool
@@ -141,12 +142,25 @@ class Check:
         return judge_check(self._name, outcome, read_at=now)
 
 
-def sources_of(options: SignalOptions, *, host: str, data: Path, last_read: Mapping[str, Millis]) -> list[Source]:
+class ClockOf:
+    """The source `clock`: what chrony says, and how far the machine's clock is from the log's."""
+
+    def __init__(self, clock: LogClock, chrony: OfTool) -> None:
+        self._clock, self._chrony = clock, chrony
+
+    def __call__(self, now: Millis) -> Sequence[HealthSignal]:
+        """The signals of the machine's clock."""
+        return [*judge_log_clock(self._clock.offset_ms, read_at=now), *self._chrony(now)]
+
+
+def sources_of(
+    options: SignalOptions, *, host: str, data: Path, clock: LogClock, last_read: Mapping[str, Millis]
+) -> list[Source]:
     """What is read for `host`. `last_read`: until when an earlier agent had read each log, by source (epoch ms)."""
     every = options.every_ms
     found = [
         Source(name=name, key=key, read=read, every_ms=every[name], limit_ms=limit_ms, events=events)
-        for name, key, limit_ms, events, read in _known(options, data, last_read)
+        for name, key, limit_ms, events, read in _known(options, data, clock, last_read)
         if name in every
     ]
     if "fabric" in every:
@@ -166,7 +180,7 @@ def sources_of(options: SignalOptions, *, host: str, data: Path, last_read: Mapp
 
 
 def _known(
-    options: SignalOptions, data: Path, last_read: Mapping[str, Millis]
+    options: SignalOptions, data: Path, log_clock: LogClock, last_read: Mapping[str, Millis]
 ) -> Iterator[tuple[str, str, Millis, bool, Read]]:
     """Name, source of its signals, time limit, whether it tells events, and the reader of each built-in source."""
     paths = (*options.paths, data)
@@ -178,7 +192,8 @@ def _known(
     manager = Tool(_FABRIC_MANAGER, limit_ms=10 * SECOND)
     yield "fabric", UNIT_SOURCE, MINUTE, False, OfTool(manager, source=UNIT_SOURCE, parse=parse_fabric_unit)
     chrony = Tool(("chronyc", "-c", "tracking"), limit_ms=10 * SECOND)
-    yield "clock", "clock", MINUTE, False, OfTool(chrony, source="clock", parse=parse_chrony)
+    of_chrony = OfTool(chrony, source="clock", parse=parse_chrony)
+    yield "clock", "clock", MINUTE, False, ClockOf(log_clock, of_chrony)
     smi = Tool(options.smi, limit_ms=2 * MINUTE)
     yield "smi", "nvidia-smi", 3 * MINUTE, False, OfTool(smi, source="nvidia-smi", parse=parse_smi_query)
     diagnosis = Tool(options.dcgm, limit_ms=30 * MINUTE)

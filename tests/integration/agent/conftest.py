@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from services.agent.log_clock import LogClock
 from services.agent.process.launcher_client import LauncherClient
 from services.agent.process.proc import read_stat
 from services.agent.process.replicas import Replicas
@@ -31,7 +32,7 @@ class RealHost:
         self.exits: list[ReplicaExit] = []
         self.launcher = LauncherClient()
         self.replicas = Replicas(
-            run_dir=directory / "runs", launcher=self.launcher, on_exit=self.exits.append, now=wall_clock
+            run_dir=directory / "runs", launcher=self.launcher, on_exit=self.exits.append, clock=LogClock()
         )
 
     async def launch(

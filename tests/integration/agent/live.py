@@ -8,6 +8,7 @@ from pathlib import Path
 from services.agent.decider import role
 from services.agent.gpu.virtual import CpuUsage, VirtualProvider
 from services.agent.hands import Hands
+from services.agent.log_clock import LogClock
 from services.agent.shell import look_after, stop_watching, take_over
 from services.agent.state import State
 from services.agent.watch.options import SignalOptions
@@ -20,7 +21,6 @@ from tenure.events.hosts import HostStateChanged
 from tenure.events.placing import RunEnded
 from tenure.events.reports import Heartbeat, ReplicasExited
 from tenure.log.memory import MemoryLog
-from tenure.runtime.clock import WallClock
 from tenure.runtime.loop import Loop
 from tests.integration.agent.conftest import wall_clock
 from tests.unit.agent.runs import WHY
@@ -38,7 +38,7 @@ def hands_in(folder: Path, *, policy: Policy) -> Hands:
         data=folder,
         checkpoints=folder / "checkpoints",
         providers={HOST: provider},
-        clock=WallClock(),
+        clock=LogClock(),
         policy=policy,
     )
 
@@ -50,7 +50,7 @@ async def living(
     """An agent that lives for the length of a block; its replicas and its folder outlive it."""
     policy = Policy(heartbeat_ms=heartbeat_ms)
     hands = hands_in(folder, policy=policy)
-    loop = Loop(role(policy, agent=HOST, hosts=(SPEC,)), log, WallClock(), cluster="t", perform=hands.perform)
+    loop = Loop(role(policy, agent=HOST, hosts=(SPEC,)), log, LogClock(), cluster="t", perform=hands.perform)
     hands.poke, stop = loop.poke, asyncio.Event()
 
     async def restored(state: State) -> None:
@@ -59,7 +59,7 @@ async def living(
     loop.on_restored = restored
     running = asyncio.create_task(loop.run(stop))
     options = signals or SignalOptions()
-    health = asyncio.create_task(look_after(options, hands, loop, clock=WallClock(), data=folder))
+    health = asyncio.create_task(look_after(options, hands, loop, clock=LogClock(), data=folder))
     yield loop
     stop.set()
     await running

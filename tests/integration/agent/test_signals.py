@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from services.agent.log_clock import LogClock
 from services.agent.signals.signal import raise_signal
 from services.agent.watch.logs import KernelLog, LogTail
 from services.agent.watch.monitor import Monitor
@@ -214,7 +215,7 @@ def test_a_machine_without_tools_raises_nothing(tmp_path, monkeypatch) -> None:
         proc=tmp_path,
         paths=(),
     )
-    sources = sources_of(options, host="h", data=tmp_path / "none", last_read={})
+    sources = sources_of(options, host="h", data=tmp_path / "none", clock=LogClock(), last_read={})
     assert {source.name for source in sources} == {*names, "fabric-log"}
     for source in sources:
         assert list(source.read(wall_clock())) == [], source.name
@@ -263,4 +264,4 @@ def test_a_port_that_was_up_once_must_stay_up(tmp_path) -> None:
 
 @pytest.mark.parametrize("spec", [HostSpec(host=HOST, gpus=8, gpu_type="t", block="b", cluster="c")])
 def test_without_options_nothing_is_read(tmp_path: Path, spec: HostSpec) -> None:
-    assert sources_of(SignalOptions(), host=spec.host, data=tmp_path, last_read={}) == []
+    assert sources_of(SignalOptions(), host=spec.host, data=tmp_path, clock=LogClock(), last_read={}) == []
