@@ -9,7 +9,7 @@ from tenure.domain.reasons import EndCause
 from tenure.events.fact import Recorded
 from tenure.events.hosts import HostStateChanged
 from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested
-from tenure.events.reports import HostSignal
+from tenure.events.reports import HostSignal, still_open
 
 READS = (RunAssigned, RunPreemptionRequested, RunStopRequested, RunEnded, HostStateChanged, HostSignal)
 
@@ -39,8 +39,7 @@ def evolve(state: State, recorded: Recorded) -> None:
     elif isinstance(fact, HostStateChanged) and fact.state is HostState.LOST:
         _give_up(state, fact)
     elif isinstance(fact, HostSignal) and any(spec.host == fact.host for spec in state.hosts):
-        known = {each.key: each for each in (*core.signals.get(fact.host, ()), *fact.signals)}
-        core.signals[fact.host] = tuple(each for each in known.values() if not each.over)
+        core.signals[fact.host] = still_open(core.signals.get(fact.host, ()), fact.signals)
 
 
 def _give_up(state: State, fact: HostStateChanged) -> None:

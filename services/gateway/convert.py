@@ -18,6 +18,7 @@ from tenure.domain.reasons import JobState, Number, Why
 from tenure.domain.refusal import Refusal
 from tenure.domain.tree import PPM, BudgetNode
 from tenure.domain.units import Millis
+from tenure.events.reports import HealthSignal
 from tenure.v1 import budgets_pb2, hosts_pb2, jobs_pb2
 
 _NO_TOTAL = BudgetTotal()
@@ -162,6 +163,27 @@ def from_host(entry: HostEntry, state: State, *, now: Millis) -> hosts_pb2.Host:
         comment=entry.comment,
         empty_at_ms=empty_at,
         waits_for=waits_for,
+        signals=[
+            _from_signal(each) for each in sorted(entry.signals, key=lambda each: (-each.severity.rank, each.key))
+        ],
+    )
+
+
+def _gravest_first(signal: HealthSignal) -> tuple[int, tuple[str, str, str]]:
+    return (-signal.severity.rank, signal.key)
+
+
+def _from_signal(signal: HealthSignal) -> hosts_pb2.HostSignal:
+    return hosts_pb2.HostSignal(
+        source=signal.source,
+        device=signal.device,
+        code=signal.code,
+        severity=signal.severity,
+        text=signal.text,
+        count=signal.count,
+        first_at_ms=signal.first_at,
+        last_at_ms=signal.last_at,
+        evidence=signal.evidence,
     )
 
 

@@ -11,6 +11,7 @@ from tenure.domain.ids import BudgetPath, HostId, JobId, Position, RunId, UserNa
 from tenure.domain.job import JobSpec, Placement
 from tenure.domain.reasons import EndCause, JobState, Why
 from tenure.domain.units import GpuMillis, Millis
+from tenure.events.reports import HealthSignal
 
 
 class RunEntry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -95,6 +96,8 @@ class HostEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     comment: str = ""
     drain_asked: bool = False
     drain_fatal: bool = False
+    signals: tuple[HealthSignal, ...] = ()
+    """What its agent said of its health that is not over."""
 
     @property
     def takes_runs(self) -> bool:

@@ -47,6 +47,7 @@ from tenure.events.reports import (
     HostSignal,
     ReplicasExited,
     ReplicasStarted,
+    still_open,
 )
 
 _DRAINED = (HostState.DRAINING, HostState.DRAINED)
@@ -284,6 +285,13 @@ def _heartbeat(state: State, fact: Heartbeat) -> None:
             entry.last_seen = fact.at
 
 
+def _host_signal(state: State, fact: HostSignal) -> None:
+    entry = state.hosts.get(fact.host)
+    if entry is not None:
+        entry.signals = still_open(entry.signals, fact.signals)
+        state.changed[fact.host] = None
+
+
 def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     entry = state.hosts.get(fact.host)
     if entry is not None:
@@ -342,7 +350,7 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
     CheckpointReported: _report_of_run,
     Heartbeat: _heartbeat,
     HostRegistered: _host_registered,
-    HostSignal: _pass_over,
+    HostSignal: _host_signal,
     ReplicasExited: _report_of_run,
     ReplicasStarted: _report_of_run,
 }

@@ -15,7 +15,7 @@ from tenure.events.fact import Recorded
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
 from tenure.events.intake import DrainRequested, RepairCompleted, ResumeRequested
 from tenure.events.placing import PlacementDeferred, RunAssigned, RunEnded
-from tenure.events.reports import Heartbeat, HostRegistered, HostSignal
+from tenure.events.reports import Heartbeat, HostRegistered, HostSignal, still_open
 
 
 def _host_registered(state: State, fact: HostRegistered, *, suspect_after_ms: Millis) -> None:
@@ -48,8 +48,7 @@ def _heartbeat(state: State, fact: Heartbeat, *, suspect_after_ms: Millis) -> No
 def _host_signal(state: State, fact: HostSignal) -> None:
     host = state.core.hosts.get(fact.host)
     if host is not None:  # else not registered yet
-        open_incidents = {each.key: each for each in (*host.signals, *fact.signals)}
-        host.signals = tuple(each for each in open_incidents.values() if not each.over)
+        host.signals = still_open(host.signals, fact.signals)
 
 
 def _hear(host: Host, at: Millis, *, suspect_after_ms: Millis) -> None:

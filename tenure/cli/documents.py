@@ -206,6 +206,20 @@ def host(value: "hosts_pb2.Host") -> Document:
         "comment": value.comment,
         **instant("empty_at", value.empty_at_ms),
         "waits_for": value.waits_for or None,
+        "signals": [
+            {
+                "source": signal.source,
+                "device": signal.device,
+                "code": signal.code,
+                "severity": signal.severity,
+                "text": signal.text,
+                "count": signal.count,
+                **instant("first_at", signal.first_at_ms),
+                **instant("last_at", signal.last_at_ms),
+                "evidence": signal.evidence,
+            }
+            for signal in value.signals
+        ],
     }
 
 

@@ -8,6 +8,7 @@ from tenure.cli import completion, parsing, words
 from tenure.cli.connection import caller, connect
 from tenure.cli.options import HOSTS, Json
 from tenure.cli.terminal import Cell, Column, Table, cell, print_json, print_table, say
+from tenure.domain.refusal import Refusal
 
 if TYPE_CHECKING:
     from tenure.v1 import hosts_pb2
@@ -22,8 +23,20 @@ COLUMNS = (
     Column(title="BLOCK", drop=6, least=6),
     Column(title="SEEN", right=True, drop=5),
     Column(title="EMPTY AT", right=True, drop=3),
+    Column(title="SIGNALS", drop=3, least=10),
     Column(title="RUNS", drop=1, least=18),
     Column(title="COMMENT", drop=2, least=10),
+)
+
+SEVERITY_STYLES = {"watch": "", "drain": "yellow", "fatal": "red"}
+SIGNAL_COLUMNS = (
+    Column(title="SEVERITY"),
+    Column(title="DEVICE"),
+    Column(title="CODE"),
+    Column(title="COUNT", right=True, drop=3),
+    Column(title="LAST", right=True, drop=4),
+    Column(title="SOURCE", drop=2),
+    Column(title="TEXT", drop=1, least=20),
 )
 
 group = typer.Typer(no_args_is_help=True, help="Hosts: list them, drain them, take them back.")
@@ -58,6 +71,25 @@ def list_hosts(
 
 
 @group.command()
+def show(host: HostArgument, as_json: Json = False) -> None:
+    """Show one host, and what its devices and its system say of its health."""
+    with connect() as client:
+        found = next((one for one in client.hosts().hosts if one.host == host), None)
+    if found is None:
+        raise Refusal(field="host", problem=f"no host is named {host!r}", fix="tenure host list shows their names")
+    if as_json:
+        from tenure.cli import documents
+
+        print_json(documents.host(found))
+        return
+    now = words.now_ms()
+    print_table(Table(columns=COLUMNS, rows=[_row(found, now=now)]), empty="")
+    say("")
+    rows = [_signal_row(signal, now=now) for signal in found.signals]
+    print_table(Table(columns=SIGNAL_COLUMNS, rows=rows), empty="No signals.")
+
+
+@group.command()
 def drain(
     host: HostArgument,
     reason: Annotated[str, typer.Option("--reason", "-r", help="Why; everybody sees it.")],
@@ -85,6 +117,26 @@ def resume(
         _show(client.resume(host, user=caller(), comment=comment), as_json=as_json)
 
 
+def _worst(host: "hosts_pb2.Host") -> Cell:
+    """The gravest signal, and how many more there are."""
+    if not host.signals:
+        return cell(None)
+    first, more = host.signals[0], len(host.signals) - 1
+    return cell(f"{first.code} {first.device}{f' +{more}' if more else ''}", SEVERITY_STYLES.get(first.severity, ""))
+
+
+def _signal_row(signal: "hosts_pb2.HostSignal", *, now: int) -> list[Cell]:
+    return [
+        cell(signal.severity, SEVERITY_STYLES.get(signal.severity, "")),
+        cell(signal.device),
+        cell(signal.code),
+        cell(signal.count),
+        cell(f"{words.age(max(0, now - signal.last_at_ms))} ago"),
+        cell(signal.source),
+        cell(signal.text),
+    ]
+
+
 def _row(host: "hosts_pb2.Host", *, now: int) -> list[Cell]:
     return [
         cell(host.host),
@@ -95,6 +147,7 @@ def _row(host: "hosts_pb2.Host", *, now: int) -> list[Cell]:
         cell(host.block),
         cell(f"{words.age(now - host.last_seen_ms)} ago" if host.last_seen_ms else None),
         cell(words.clock(host.empty_at_ms, now=now)),
+        _worst(host),
         cell(" ".join(host.runs)),
         cell(host.comment),
     ]

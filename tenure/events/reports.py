@@ -137,6 +137,12 @@ class HealthSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return (self.source, self.device, self.code)
 
 
+def still_open(known: tuple[HealthSignal, ...], said: tuple[HealthSignal, ...]) -> tuple[HealthSignal, ...]:
+    """The incidents of a host after `said`: what is said of one replaces what was known of it."""
+    latest = {each.key: each for each in (*known, *said)}
+    return tuple(each for each in latest.values() if not each.over)
+
+
 class HostSignal(Fact, frozen=True, kw_only=True, tag=True):
     """Incidents of one host that began, became graver, went on or ended since the agent last said so.
 

@@ -34,6 +34,7 @@ class Host(_message.Message):
     COMMENT_FIELD_NUMBER: _builtins.int
     EMPTY_AT_MS_FIELD_NUMBER: _builtins.int
     WAITS_FOR_FIELD_NUMBER: _builtins.int
+    SIGNALS_FIELD_NUMBER: _builtins.int
     host: _builtins.str
     cluster: _builtins.str
     block: _builtins.str
@@ -50,6 +51,10 @@ class Host(_message.Message):
     """The run it waits for longest."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def signals(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostSignal]:
+        """What its devices and its system say of its health and is not over, gravest first."""
+
     def __init__(
         self,
         *,
@@ -65,14 +70,64 @@ class Host(_message.Message):
         comment: _builtins.str = ...,
         empty_at_ms: _builtins.int = ...,
         waits_for: _builtins.str = ...,
+        signals: _abc.Iterable[Global___HostSignal] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "cluster", b"cluster", "comment", b"comment", "empty_at_ms", b"empty_at_ms", "gpu_type", b"gpu_type", "gpus", b"gpus", "gpus_held", b"gpus_held", "host", b"host", "last_seen_ms", b"last_seen_ms", "runs", b"runs", "state", b"state", "waits_for", b"waits_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "cluster", b"cluster", "comment", b"comment", "empty_at_ms", b"empty_at_ms", "gpu_type", b"gpu_type", "gpus", b"gpus", "gpus_held", b"gpus_held", "host", b"host", "last_seen_ms", b"last_seen_ms", "runs", b"runs", "signals", b"signals", "state", b"state", "waits_for", b"waits_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Host: _TypeAlias = Host  # noqa: Y015
+
+@_typing.final
+class HostSignal(_message.Message):
+    """One incident. docs/health.md lists the codes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    DEVICE_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    SEVERITY_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    FIRST_AT_MS_FIELD_NUMBER: _builtins.int
+    LAST_AT_MS_FIELD_NUMBER: _builtins.int
+    EVIDENCE_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    """kernel, nvml, ports, check:NAME ..."""
+    device: _builtins.str
+    """A GPU's PCI address, a port, a disk, or host."""
+    code: _builtins.str
+    severity: _builtins.str
+    """watch, drain, fatal: what it asks for at most."""
+    text: _builtins.str
+    count: _builtins.int
+    first_at_ms: _builtins.int
+    last_at_ms: _builtins.int
+    evidence: _builtins.str
+    """The line it was read from."""
+    def __init__(
+        self,
+        *,
+        source: _builtins.str = ...,
+        device: _builtins.str = ...,
+        code: _builtins.str = ...,
+        severity: _builtins.str = ...,
+        text: _builtins.str = ...,
+        count: _builtins.int = ...,
+        first_at_ms: _builtins.int = ...,
+        last_at_ms: _builtins.int = ...,
+        evidence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "count", b"count", "device", b"device", "evidence", b"evidence", "first_at_ms", b"first_at_ms", "last_at_ms", b"last_at_ms", "severity", b"severity", "source", b"source", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostSignal: _TypeAlias = HostSignal  # noqa: Y015
 
 @_typing.final
 class ListHostsRequest(_message.Message):

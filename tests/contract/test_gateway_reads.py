@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
+import msgspec
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId, JobId, Position
 from tenure.domain.reasons import EndCause, JobState, Reason, Why
+from tenure.domain.severity import Severity
 from tenure.events.budgets import JobAdmitted, RunCharged
 from tenure.events.fact import Fact
 from tenure.events.hosts import HostStateChanged
@@ -24,6 +26,7 @@ from tenure.events.placing import (
     RunStarted,
 )
 from tenure.events.ranking import RankingPublished, Standing
+from tenure.events.reports import HealthSignal, HostSignal
 from tenure.runtime.log_stream import LogPiece, decode_request, encode_piece, encode_trouble
 from tenure.runtime.nats_server import NatsServer
 from tenure.v1 import budgets_pb2, hosts_pb2, jobs_pb2
@@ -381,6 +384,27 @@ def test_a_draining_host_says_when_it_will_be_empty_and_what_it_waits_for(log_un
         assert [h.host for h in everything.hosts] == ["h000", "h001", "h002", "h003"]
         assert everything.hosts[0].empty_at_ms == 0
         await refused(rig.hosts.List(hosts_pb2.ListHostsRequest(states=["up"])), "INVALID_ARGUMENT", "states")
+
+    play(log_under_test, scenario)
+
+
+def test_a_host_is_listed_with_the_incidents_that_are_not_over(log_under_test: LogUnderTest) -> None:
+    async def scenario(rig: Rig) -> None:
+        now = rig.gateway.now()
+
+        async def say(*signals: HealthSignal) -> list[tuple[str, str, int]]:
+            await rig.write(HostSignal(at=now, host=HostId("h001"), signals=signals))
+            answer = await rig.hosts.List(hosts_pb2.ListHostsRequest())
+            assert not any(host.signals for host in answer.hosts if host.host != "h001")
+            return [(one.code, one.severity, one.count) for one in answer.hosts[1].signals]
+
+        hot = HealthSignal(
+            device="gpu1", source="nvml", code="hot", severity=Severity.WATCH, text="t", first_at=now, last_at=now
+        )
+        lost = msgspec.structs.replace(hot, code="gpu_lost", severity=Severity.FATAL)
+        assert await say(hot, lost) == [("gpu_lost", "fatal", 1), ("hot", "watch", 1)]
+        assert await say(msgspec.structs.replace(hot, count=3)) == [("gpu_lost", "fatal", 1), ("hot", "watch", 3)]
+        assert await say(msgspec.structs.replace(lost, over=True)) == [("hot", "watch", 3)]
 
     play(log_under_test, scenario)
 

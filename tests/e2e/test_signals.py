@@ -69,6 +69,8 @@ def test_an_agent_of_its_own_says_what_its_sources_show(roles: Roles, tmp_path: 
     }
     assert (said["kernel"].device, said["kernel"].count) == ("0000:0a:00.0", 636), "a storm is one incident"
     assert said["check:fans"].text == "fan 3 stands still"
+    (host,) = roles.client().hosts().hosts
+    assert [signal.code for signal in host.signals][:2] == ["xid_79", "check_failed"], "gravest first"
     beats = [entry.fact.at for entry in roles.recorded() if isinstance(entry.fact, Heartbeat)]
     assert max(after - before for before, after in pairwise(beats)) < 5 * SECOND
 
