@@ -21,7 +21,6 @@ from services.agent.log_clock import LogClock
 from services.agent.log_server import LogServer
 from services.agent.state import State
 from services.agent.watch.monitor import Monitor
-from services.agent.watch.options import SignalOptions, build_signal_options
 from services.agent.watch.sources import sources_of
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId
@@ -33,7 +32,7 @@ from tenure.log.jetstream import HEARTBEATS_KEPT_S
 from tenure.log.port import Log
 from tenure.runtime.cluster_file import load_cluster, parse_hosts
 from tenure.runtime.loop import Loop
-from tenure.runtime.options import load_section
+from tenure.runtime.options import SIGNALS, load_section
 from tenure.runtime.service import (
     Service,
     announce_ready,
@@ -43,6 +42,7 @@ from tenure.runtime.service import (
     run_service,
     stop_on_signals,
 )
+from tenure.runtime.signal_options import SignalOptions, build_signal_options
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ async def serve(service: Service) -> None:
 
 def signal_options(service: Service, specs: Sequence[HostSpec]) -> SignalOptions:
     """What is read for signals of health. Raises `Refusal`."""
-    values = load_section("signals", service.arguments.config, service.arguments.set)
+    values = load_section(SIGNALS, service.arguments.config, service.arguments.set)
     options = build_signal_options(values, real_host=service.arguments.provider == "nvidia")
     if options.host is not None and options.host not in [spec.host for spec in specs]:
         raise Refusal(field="signals.host", problem=f"{options.host} is no host of this agent", fix="name one of them")

@@ -17,8 +17,8 @@ from tenure.domain.units import format_duration, parse_duration
 from tenure.runtime.yaml_file import load_yaml
 
 _UNIT = "_ms"
-_POLICY = "policy"
-SECTIONS = (_POLICY, "signals")
+_POLICY, SIGNALS = "policy", "signals"
+SECTIONS = (_POLICY, SIGNALS)
 """The sections of a configuration file. One file serves all roles: each reads what is for it."""
 
 

@@ -15,7 +15,7 @@ from tenure.events.reports import HealthSignal, Heartbeat, HostSignal
 from tenure.v1.budgets_pb2 import Budget
 from tenure.v1.jobs_pb2 import JobSpec
 from tests.e2e.roles import Roles
-from tests.e2e.system import FINAL
+from tests.e2e.system import FINAL, TENURE
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 GRAVE = "NVRM: Xid (PCI:0000:0a:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
@@ -73,6 +73,14 @@ def test_an_agent_of_its_own_says_what_its_sources_show(roles: Roles, tmp_path: 
     assert [signal.code for signal in host.signals][:2] == ["xid_79", "check_failed"], "gravest first"
     beats = [entry.fact.at for entry in roles.recorded() if isinstance(entry.fact, Heartbeat)]
     assert max(after - before for before, after in pairwise(beats)) < 5 * SECOND
+
+
+def test_up_refuses_an_option_that_it_does_not_know(tmp_path: Path) -> None:
+    command = [str(TENURE), "up", "--data", str(tmp_path), "--set", "signals.kernal=1s"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "signals.kernal" in ended.stderr
+    assert "kernel" in ended.stderr
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ from services.agent.signals.signal import raise_signal
 from services.agent.signals.smi_query import parse_smi_query
 from services.agent.signals.time_sync import judge_log_clock, parse_chrony
 from services.agent.watch.logs import FabricLog, KernelLog
-from services.agent.watch.options import CheckOption, SignalOptions
 from services.agent.watch.tool import Tool
 from tenure.domain.severity import Severity
 from tenure.domain.units import MINUTE, SECOND, Millis
 from tenure.events.reports import HealthSignal
+from tenure.runtime.signal_options import CheckOption, SignalOptions
 
 Read = Callable[[Millis], Sequence[HealthSignal]]
 

@@ -11,7 +11,6 @@ from services.agent.hands import Hands
 from services.agent.log_clock import LogClock
 from services.agent.shell import look_after, stop_watching, take_over
 from services.agent.state import State
-from services.agent.watch.options import SignalOptions
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import FactId, HostId, JobId, RunId
 from tenure.domain.policy import Policy
@@ -22,6 +21,7 @@ from tenure.events.placing import RunEnded
 from tenure.events.reports import Heartbeat, ReplicasExited
 from tenure.log.memory import MemoryLog
 from tenure.runtime.loop import Loop
+from tenure.runtime.signal_options import SignalOptions
 from tests.integration.agent.conftest import wall_clock
 from tests.unit.agent.runs import WHY
 

@@ -13,7 +13,6 @@ from services.agent.log_clock import LogClock
 from services.agent.signals.signal import raise_signal
 from services.agent.watch.logs import KernelLog, LogTail
 from services.agent.watch.monitor import Monitor
-from services.agent.watch.options import CheckOption, SignalOptions
 from services.agent.watch.sources import Ports, Source, sources_of
 from tenure.domain.host import HostSpec
 from tenure.domain.severity import Severity
@@ -21,6 +20,7 @@ from tenure.domain.units import SECOND
 from tenure.events.reports import HealthSignal, HostSignal
 from tenure.log.memory import MemoryLog
 from tenure.runtime.clock import WallClock
+from tenure.runtime.signal_options import CheckOption, SignalOptions
 from tests.integration.agent.conftest import until, wall_clock
 from tests.integration.agent.live import HOST, beats, living
 from tests.unit.agent.test_machine_signals import make_port

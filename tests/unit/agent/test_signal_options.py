@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from services.agent.watch.options import INTERVALS, CheckOption, build_signal_options
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import MINUTE, SECOND
 from tenure.runtime.options import load_policy, load_section
+from tenure.runtime.signal_options import INTERVALS, CheckOption, build_signal_options
 
 
 def test_a_real_host_reads_what_costs_little_and_a_made_up_one_nothing() -> None:
