@@ -33,7 +33,7 @@ def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
     if not state.submissions and not state.ended:
         return Decision(assumes=state.position, facts=[])
     facts: list[Fact] = [
-        decide_admission(submission, tree=state.tree, hosts=state.shape, policy=policy, now=now)
+        decide_admission(submission, tree=state.tree, hosts=state.shape, named=state.hosts, policy=policy, now=now)
         for submission in islice(state.submissions.values(), ATOMIC_MAX)
     ]
     room = ATOMIC_MAX - len(facts)

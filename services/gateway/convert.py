@@ -11,7 +11,7 @@ from services.gateway.policy.in_the_way import still_in_the_way
 from services.gateway.policy.totals import BudgetTotal, ClusterTotal
 from services.gateway.state import State
 from tenure.domain.host import HostState
-from tenure.domain.ids import BudgetPath, UserName
+from tenure.domain.ids import BudgetPath, HostId, UserName
 from tenure.domain.job import DEFAULT_GRACE, JobSpec, Launch, Placement, Topology, gpus_by_host
 from tenure.domain.nearest import did_you_mean, listed, shown
 from tenure.domain.reasons import JobState, Number, Why
@@ -44,6 +44,8 @@ def to_spec(job: jobs_pb2.JobSpec, *, field: str = "") -> JobSpec:
         gpu_type=job.gpu_type or None,
         topology=_to_topology(job.topology, field=f"{field}topology"),
         grace_ms=job.grace_ms or DEFAULT_GRACE,
+        hosts=_to_hosts(job.hosts),
+        hosts_excluded=_to_hosts(job.hosts_excluded),
     )
 
 
@@ -64,7 +66,14 @@ def from_spec(spec: JobSpec) -> jobs_pb2.JobSpec:
         environment=spec.launch.environment,
         grace_ms=spec.grace_ms,
         topology=spec.topology,
+        hosts=spec.hosts,
+        hosts_excluded=spec.hosts_excluded,
     )
+
+
+def _to_hosts(names: Iterable[str]) -> tuple[HostId, ...]:
+    """Each once, in order: jobs that name the same hosts are alike."""
+    return tuple(HostId(name) for name in sorted(dict.fromkeys(names)))
 
 
 def _to_topology(text: str, *, field: str) -> Topology:

@@ -12,11 +12,12 @@ from services.gateway.policy.totals import budgets_in_use
 from services.gateway.refusals import NotFound, Outdated, WrongState
 from services.gateway.state import State
 from tenure.domain.admission import check_job
-from tenure.domain.ids import Position
+from tenure.domain.ids import HostId, Position
 from tenure.domain.job import JobSpec
 from tenure.domain.nearest import shown
 from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
+from tenure.domain.shape import HostKind, kind_of
 from tenure.domain.tree_edit import BudgetEdit, check_in_use, edit_tree
 from tenure.domain.units import Millis
 from tenure.events.budgets import BudgetTreeChanged
@@ -45,13 +46,18 @@ def check_submission(state: State, specs: Sequence[JobSpec], *, policy: Policy) 
         if spec == previous:  # an array of equal jobs is checked once
             continue
         try:
-            check_job(spec, tree=state.tree, hosts=state.shape, policy=policy)
+            check_job(spec, tree=state.tree, hosts=state.shape, policy=policy, named=_named(spec, state))
         except Refusal as refusal:
             unknown = refusal.field == "budget" and spec.budget and spec.budget not in state.tree.by_path
             where = f"jobs[{number}]." if len(specs) > 1 else ""
             kind = NotFound if unknown else Refusal
             raise kind(field=where + refusal.field, problem=refusal.problem, fix=refusal.fix) from refusal
         previous = spec
+
+
+def _named(spec: JobSpec, state: State) -> dict[HostId, HostKind]:
+    """Every host by name, for a job that names some."""
+    return {} if spec.choice is None else {host: kind_of(entry.spec) for host, entry in state.hosts.items()}
 
 
 def cancel(entry: JobEntry, order: Order) -> JobCancelRequested | None:

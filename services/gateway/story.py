@@ -6,6 +6,7 @@ from typing import Any
 from services.gateway.reasons_in_words import say_instant, say_why
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import Placement, Topology, gpus_by_host
+from tenure.domain.nearest import listed
 from tenure.domain.reasons import EndCause
 from tenure.domain.units import format_duration, gpu_hours
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
@@ -62,7 +63,9 @@ def _submitted(fact: JobSubmitted) -> str:
     resumable = ", resumable" if spec.resumable else ""
     gang = _gang(spec.replicas, spec.gpus_per_replica) + (f" {spec.gpu_type}" if spec.gpu_type else "")
     near = "" if spec.topology is Topology.ANY else f", {spec.topology}"
-    return f"{spec.user} asked {spec.budget} for {gang}{near}: {contract}{resumable}."
+    where = f", on {listed(spec.hosts)} only" if spec.hosts else ""
+    where += f", not on {listed(spec.hosts_excluded)}" if spec.hosts_excluded else ""
+    return f"{spec.user} asked {spec.budget} for {gang}{near}{where}: {contract}{resumable}."
 
 
 def _gang(replicas: int, gpus: int) -> str:

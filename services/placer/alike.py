@@ -4,11 +4,11 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from tenure.domain.ids import BudgetPath, JobId
-from tenure.domain.job import JobSpec, Topology
+from tenure.domain.job import HostChoice, JobSpec, Topology
 from tenure.domain.units import Millis
 
-Shape = tuple[str | None, int, int, Topology]
-"""GPU type, replicas, GPUs per replica, topology: jobs of one shape fit, or do not, alike."""
+Shape = tuple[str | None, int, int, Topology, HostChoice | None]
+"""GPU type, replicas, GPUs per replica, topology, hosts by name: jobs of one shape fit, or do not, alike."""
 
 
 class Alike(NamedTuple):
@@ -21,6 +21,7 @@ class Alike(NamedTuple):
     replicas: int
     gpus_per_replica: int
     topology: Topology
+    choice: HostChoice | None
 
     @property
     def gpus(self) -> int:
@@ -38,6 +39,7 @@ def alike_of(spec: JobSpec) -> Alike:
         spec.replicas,
         spec.gpus_per_replica,
         spec.topology,
+        spec.choice,
     )
 
 
@@ -56,7 +58,7 @@ class Line:
     def shape(self) -> Shape:
         """What decides where the jobs fit."""
         alike = self.alike
-        return alike.gpu_type, alike.replicas, alike.gpus_per_replica, alike.topology
+        return alike.gpu_type, alike.replicas, alike.gpus_per_replica, alike.topology, alike.choice
 
 
 class Waiting:

@@ -8,9 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId
+from tenure.domain.job import HostChoice
 
 PoolName = tuple[str, str]
 """A GPU cluster and a GPU type: a gang lives inside one pool."""
+
+CHOICES_MAX = 256
+"""Layouts of hosts by name that are remembered."""
 
 
 def replicas_in(counts: Sequence[int], gpus: int) -> int:
@@ -118,7 +122,10 @@ class Layouts:
 
     def __init__(self, hosts: Iterable[HostSpec] = ()) -> None:
         self.of_pool: dict[PoolName, Layout] = {}
+        self._specs: dict[HostId, HostSpec] = {}
         self._layout_of: dict[HostId, Layout] = {}
+        self._chosen: dict[tuple[PoolName, HostChoice], Layout] = {}
+        """Layouts of hosts by name, made when they are asked for and until a host registers."""
         for spec in hosts:
             self.register(spec)
 
@@ -130,3 +137,16 @@ class Layouts:
         layout = self.of_pool.setdefault((spec.cluster, spec.gpu_type), Layout())
         layout.add(spec)
         self._layout_of[spec.host] = layout
+        self._specs[spec.host] = spec
+        self._chosen.clear()
+
+    def of_choice(self, name: PoolName, choice: HostChoice) -> Layout:
+        """How those hosts of a pool lie in blocks that a job may use which names hosts."""
+        layout = self._chosen.get((name, choice))
+        if layout is None:
+            if len(self._chosen) >= CHOICES_MAX:
+                self._chosen.clear()
+            layout = self._chosen[name, choice] = Layout()
+            for host in choice.among(self.of_pool[name].above):
+                layout.add(self._specs[host])
+        return layout

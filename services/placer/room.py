@@ -5,11 +5,12 @@ A decision tries things out in the room itself and takes them back at its end (`
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Protocol
 
 from services.placer.blocks import Block, Layout, Layouts, PoolName, change_count, replicas_in
 from services.placer.core import masks_of
 from tenure.domain.ids import HostId
-from tenure.domain.job import JobSpec, Placement, Topology
+from tenure.domain.job import HostChoice, Placement, Topology
 
 
 class Tally:
@@ -174,6 +175,18 @@ def must_be_one_block(topology: Topology, replicas: int) -> bool:
     return topology is Topology.ONE_BLOCK and replicas > 1
 
 
+class Asked(Protocol):
+    """What decides which hosts a job may use: it, or its class."""
+
+    @property
+    def gpu_type(self) -> str | None:
+        """Its GPUs; None: of any type."""
+
+    @property
+    def choice(self) -> HostChoice | None:
+        """The hosts that it names, if it does."""
+
+
 class Room:
     """The pools, in order of name."""
 
@@ -208,14 +221,25 @@ class Room:
             pool.drop(host)
             self.pools = {name: kept for name, kept in self.pools.items() if kept.masks}
 
-    def pools_for(self, spec: JobSpec) -> list[tuple[PoolName, Pool]]:
-        """The pools whose type the job accepts."""
-        return [item for item in self.pools.items() if spec.gpu_type is None or spec.gpu_type == item[0][1]]
+    def pools_for(self, asked: "Asked") -> list[tuple[PoolName, Pool]]:
+        """The pools whose type the job accepts; of one that names hosts, what it may use of them."""
+        pools = [item for item in self.pools.items() if asked.gpu_type is None or asked.gpu_type == item[0][1]]
+        choice = asked.choice
+        return pools if choice is None else list(self._chosen(pools, choice))
 
-    def fits(self, gpu_type: str | None, replicas: int, gpus: int, topology: Topology) -> bool:
+    def _chosen(self, pools: Iterable[tuple[PoolName, Pool]], choice: HostChoice) -> Iterator[tuple[PoolName, Pool]]:
+        for name, pool in pools:
+            masks = {host: pool.masks[host] for host in choice.among(pool.masks)}
+            if masks:
+                yield name, Pool.of(masks, self._layouts.of_choice(name, choice))
+
+    def fits(
+        self, gpu_type: str | None, replicas: int, gpus: int, topology: Topology, choice: HostChoice | None = None
+    ) -> bool:
         """Whether a gang of this shape fits as a whole in one pool, and in one block of it if it has to."""
         wanted = replicas * gpus
-        for name, pool in self.pools.items():
+        pools: Iterable[tuple[PoolName, Pool]] = self.pools.items()
+        for name, pool in pools if choice is None else self._chosen(pools, choice):
             of_type = gpu_type is None or gpu_type == name[1]
             if of_type and pool.free >= wanted and pool.fits_together(topology, replicas, gpus):
                 return True

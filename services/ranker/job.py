@@ -3,7 +3,7 @@
 import msgspec
 
 from tenure.domain.ids import BudgetPath, JobId, UserName
-from tenure.domain.job import Topology
+from tenure.domain.job import HostChoice, Topology
 from tenure.domain.units import GpuMillis, Millis
 from tenure.events.budgets import JobAdmitted
 
@@ -21,6 +21,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     priority: int
     submitted_at: Millis
     topology: Topology = Topology.ANY
+    choice: HostChoice | None = None
 
     @property
     def gpus(self) -> int:
@@ -52,4 +53,5 @@ def job_from(fact: JobAdmitted) -> Job:
         priority=spec.priority,
         submitted_at=fact.submitted_at,
         topology=spec.topology,
+        choice=spec.choice,
     )

@@ -208,6 +208,7 @@ class Queue:
             job.priority,
             reserved,
             job.topology,
+            job.choice,
         )
         line = self._lines.get(alike)
         if line is None:

@@ -57,9 +57,11 @@ class Reach:
     def displace(self, spec: JobSpec, tier: Tier) -> Victims | None:
         """A complete placement and the runs of lower tiers that must go for it, none of them without need.
 
-        Nobody goes for a gang that has to lie in one block: it waits until there is room for it.
+        Nobody goes for a gang that has to lie in one block, or for a job that names hosts: they wait for room.
         """
         if (tier, _shape(spec)) in self._no_victims or must_be_one_block(spec.topology, spec.replicas):
+            return None
+        if spec.choice is not None:
             return None
         obtainable, gpus = self._all_obtainable(tier), spec.gpus_per_replica
         for name, pool in self._room.pools_for(spec):
@@ -140,4 +142,4 @@ class Reach:
 
 
 def _shape(spec: JobSpec) -> Shape:
-    return spec.gpu_type, spec.replicas, spec.gpus_per_replica, spec.topology
+    return spec.gpu_type, spec.replicas, spec.gpus_per_replica, spec.topology, spec.choice

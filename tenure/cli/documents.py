@@ -42,6 +42,8 @@ def job(value: "jobs_pb2.Job") -> Document:
         "gpus": spec.replicas * spec.gpus_per_replica,
         "gpu_type": spec.gpu_type or None,
         "topology": spec.topology or "any",
+        "hosts": list(spec.hosts),
+        "hosts_excluded": list(spec.hosts_excluded),
         "min_runtime_ms": spec.min_runtime_ms,
         "resumable": spec.resumable,
         "priority": spec.priority,

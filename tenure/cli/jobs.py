@@ -171,6 +171,8 @@ def _show(job: "jobs_pb2.Job", *, as_json: bool) -> None:
         ("User", spec.user),
         ("GPUs", shape + (f" {spec.gpu_type}" if spec.gpu_type else "")),
         ("Topology", spec.topology if spec.topology not in ("", "any") else None),
+        ("Only on", ", ".join(spec.hosts) or None),
+        ("Not on", ", ".join(spec.hosts_excluded) or None),
         ("Contract", words.contract(min_runtime_ms=spec.min_runtime_ms, resumable=spec.resumable)),
         ("Priority", spec.priority or None),
         ("Submitted", words.clock(job.submitted_at_ms, now=now)),

@@ -45,6 +45,11 @@ def environment(settings: list[str]) -> dict[str, str]:
     return values
 
 
+def names(lists: list[str]) -> list[str]:
+    """The names in some lists with commas."""
+    return [name.strip() for some in lists for name in some.split(",") if name.strip()]
+
+
 def shares(settings: list[str]) -> dict[str, float]:
     """`PATH=PERCENT` settings as a mapping."""
     values: dict[str, float] = {}

@@ -56,6 +56,13 @@ def submit(
             help="one-block: all replicas in one block, or wait; prefer-block: in few, never a reason to wait."
         ),
     ] = Topology.ANY,
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", metavar="HOST,...", help="Only on these hosts. Repeatable.", show_default="any"),
+    ] = None,
+    exclude_host: Annotated[
+        list[str] | None, typer.Option("--exclude-host", metavar="HOST,...", help="Not on these hosts. Repeatable.")
+    ] = None,
     grace: Annotated[
         int,
         typer.Option(
@@ -94,6 +101,8 @@ def submit(
             environment=environment,
             grace_ms=grace,
             topology=topology,
+            hosts=parsing.names(host or []),
+            hosts_excluded=parsing.names(exclude_host or []),
         )
         if count == 1:
             ids = [client.submit(spec, idempotency_key=idempotency_key)]

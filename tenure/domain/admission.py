@@ -6,14 +6,15 @@ hosts of its own position. It costs O(kinds of hosts), not O(hosts).
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
-from tenure.domain.ids import BudgetPath
-from tenure.domain.job import JobSpec, Launch, Topology
+from tenure.domain.ids import BudgetPath, HostId
+from tenure.domain.job import HostChoice, JobSpec, Launch, Topology
 from tenure.domain.names import check_label
 from tenure.domain.nearest import did_you_mean, listed, shown
 from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
-from tenure.domain.shape import GPUS_PER_HOST_MAX, ClusterShape, Pool
+from tenure.domain.shape import GPUS_PER_HOST_MAX, ClusterShape, HostKind, Pool
 from tenure.domain.tree import BudgetTree
 from tenure.domain.units import Millis, format_duration
 
@@ -25,21 +26,50 @@ DIRECTORY_BYTES_MAX = 4_096
 PRIORITY_MAX = 1_000
 
 _VARIABLE = re.compile(r"[^\s=]+")
+_NO_HOSTS: Mapping[HostId, HostKind] = {}
 _NEAR_AMONG = 2_000
 """Names compared to find what was meant: enough to help, too few to keep a gateway busy."""
 
 
-def check_job(spec: JobSpec, *, tree: BudgetTree, hosts: ClusterShape, policy: Policy) -> None:
+def check_job(
+    spec: JobSpec,
+    *,
+    tree: BudgetTree,
+    hosts: ClusterShape,
+    policy: Policy,
+    named: Mapping[HostId, HostKind] = _NO_HOSTS,
+) -> None:
     """Raise `Refusal` naming the field and the fix unless `spec` can be admitted.
 
-    `tree` and `hosts` are what is known now; `hosts` counts every registered host, in use or not.
+    `tree` and `hosts` are what is known now; `hosts` counts every registered host, in use or not. `named` has each by
+    name; it is asked only for a job that names hosts.
     """
     check_budget(spec.budget, tree=tree)
     _check_labels(spec)
     _check_contract(spec, policy=policy)
     check_launch(spec.launch)
     _check_sizes(spec)
-    check_fit(spec, hosts=hosts)
+    check_fit(spec, hosts=hosts if spec.choice is None else _chosen(spec.choice, hosts=hosts, named=named))
+
+
+def _chosen(choice: HostChoice, *, hosts: ClusterShape, named: Mapping[HostId, HostKind]) -> ClusterShape:
+    """The hosts that are left to a job that names some. Raises `Refusal` for one that there is not, or if none is."""
+    for field, names in (("hosts", choice.only), ("hosts_excluded", choice.excluded)):
+        for name in names:
+            if name not in named:
+                near = did_you_mean(name, islice(named, _NEAR_AMONG))
+                raise Refusal(
+                    field=field, problem=f"there is no host {shown(name)}", fix=f"{near}known: {listed(sorted(named))}"
+                )
+    gone = [named[name] for name in dict.fromkeys(choice.excluded)]
+    if choice.only:
+        left = [named[name] for name in choice.among(dict.fromkeys(choice.only))]
+        hosts = ClusterShape().changed(gone=(), come=left)
+    else:
+        hosts = hosts.changed(gone=gone, come=())
+    if not hosts.pools:
+        raise Refusal(field="hosts_excluded", problem="no host is left", fix="exclude fewer hosts")
+    return hosts
 
 
 def check_budget(path: BudgetPath, *, tree: BudgetTree) -> None:
@@ -116,10 +146,11 @@ def check_fit(spec: JobSpec, *, hosts: ClusterShape) -> None:
     roomiest = max(pools, key=lambda pool: pool.replicas(spec.gpus_per_replica))
     most = roomiest.replicas(spec.gpus_per_replica)
     if spec.replicas > most:
+        room = "the empty cluster" if spec.choice is None else "the hosts that it may use when they are empty"
         where = f" in cluster {roomiest.cluster} ({roomiest.gpu_type})" if len(hosts.pools) > 1 else ""
         raise Refusal(
             field="replicas",
-            problem=f"{spec.replicas} replicas x {spec.gpus_per_replica} GPUs do not fit the empty cluster: "
+            problem=f"{spec.replicas} replicas x {spec.gpus_per_replica} GPUs do not fit {room}: "
             f"{_arithmetic(roomiest, spec.gpus_per_replica)} make {most} replicas{where}",
             fix=f"ask for at most {most} replicas, or for fewer GPUs each",
         )

@@ -1,8 +1,9 @@
 """What a job asks for: its shape, its contract, and what is to be run. Frozen values; admission checks them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from tenure.domain.ids import BudgetPath, HostId, UserName
 from tenure.domain.units import HOUR, SECOND, GpuMillis, Millis
@@ -33,6 +34,18 @@ class Topology(StrEnum):
     """Classes of jobs are keys with a topology in them: an enumeration's own hash costs a call each time."""
 
 
+class HostChoice(NamedTuple):
+    """Hosts by name: the only ones that a job may use (none named: all), and ones that it may not."""
+
+    only: tuple[HostId, ...]
+    excluded: tuple[HostId, ...]
+
+    def among(self, hosts: Iterable[HostId]) -> list[HostId]:
+        """Those of these hosts that may be used, in the order they are given."""
+        only, excluded = frozenset(self.only), frozenset(self.excluded)
+        return [host for host in hosts if host not in excluded and (not only or host in only)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A submission as the user signed it. `min_runtime_ms` and `resumable` are the contract."""
@@ -49,6 +62,15 @@ class JobSpec:
     gpu_type: str | None = None
     topology: Topology = Topology.ANY
     grace_ms: Millis = DEFAULT_GRACE
+    hosts: tuple[HostId, ...] = ()
+    """The only hosts it may use; none named: any."""
+    hosts_excluded: tuple[HostId, ...] = ()
+    """Hosts it may not use."""
+
+    @property
+    def choice(self) -> HostChoice | None:
+        """Where it may run, if it names hosts; None: anywhere."""
+        return HostChoice(self.hosts, self.hosts_excluded) if self.hosts or self.hosts_excluded else None
 
     @property
     def gpus(self) -> int:

@@ -56,6 +56,8 @@ class JobSpec(_message.Message):
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     GRACE_MS_FIELD_NUMBER: _builtins.int
     TOPOLOGY_FIELD_NUMBER: _builtins.int
+    HOSTS_FIELD_NUMBER: _builtins.int
+    HOSTS_EXCLUDED_FIELD_NUMBER: _builtins.int
     budget: _builtins.str
     user: _builtins.str
     """Empty: anonymous."""
@@ -77,6 +79,14 @@ class JobSpec(_message.Message):
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def environment(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def hosts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The only hosts it may use, by name; none: any."""
+
+    @_builtins.property
+    def hosts_excluded(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Hosts it may not use."""
+
     def __init__(
         self,
         *,
@@ -94,10 +104,12 @@ class JobSpec(_message.Message):
         environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         grace_ms: _builtins.int = ...,
         topology: _builtins.str = ...,
+        hosts: _abc.Iterable[_builtins.str] | None = ...,
+        hosts_excluded: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "command", b"command", "environment", b"environment", "gpu_type", b"gpu_type", "gpus_per_replica", b"gpus_per_replica", "grace_ms", b"grace_ms", "min_runtime_ms", b"min_runtime_ms", "name", b"name", "priority", b"priority", "replicas", b"replicas", "resumable", b"resumable", "topology", b"topology", "user", b"user", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "command", b"command", "environment", b"environment", "gpu_type", b"gpu_type", "gpus_per_replica", b"gpus_per_replica", "grace_ms", b"grace_ms", "hosts", b"hosts", "hosts_excluded", b"hosts_excluded", "min_runtime_ms", b"min_runtime_ms", "name", b"name", "priority", b"priority", "replicas", b"replicas", "resumable", b"resumable", "topology", b"topology", "user", b"user", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -89,6 +89,8 @@ BAD_JOBS = [
     ({"replicas": 5}, "INVALID_ARGUMENT", "replicas", "each host fits 1, 4 hosts"),
     ({"gpu_type": "H10"}, "INVALID_ARGUMENT", "gpu_type", "did you mean H100"),
     ({"topology": "one-blok"}, "INVALID_ARGUMENT", "topology", "did you mean one-block"),
+    ({"hosts": ["h002x"]}, "INVALID_ARGUMENT", "hosts", "did you mean h002"),
+    ({"hosts_excluded": ["h9"]}, "INVALID_ARGUMENT", "hosts_excluded", "there is no host 'h9'"),
     ({"command": []}, "INVALID_ARGUMENT", "command", "empty"),
     ({"command": [""]}, "INVALID_ARGUMENT", "command", "empty"),
     ({"command": ["true", "x" * 10_000_000]}, "INVALID_ARGUMENT", "command", "use at most 65536"),

@@ -42,7 +42,10 @@ from tenure.runtime.options import build_policy
 from tenure.runtime.yaml_file import load_yaml
 
 _TOP = {"why", "rules", "cases", "given", "when", "until", "then", "never"}
-_SPEC = {"budget", "user", "gpus", "replicas", "min_runtime", "resumable", "priority", "gpu_type", "topology", "grace"}
+_SPEC = {
+    *("budget", "user", "gpus", "replicas", "min_runtime", "resumable", "priority", "grace"),
+    *("gpu_type", "topology", "hosts", "hosts_excluded"),
+}
 _BEHAVIOUR = {
     "runs_for",
     "exit_code",
@@ -185,6 +188,8 @@ def _spec(entry: Mapping[str, Any]) -> JobSpec:
         priority=entry.get("priority", 0),
         gpu_type=entry.get("gpu_type"),
         topology=Topology(entry.get("topology", "any")),
+        hosts=tuple(HostId(name) for name in entry.get("hosts", ())),
+        hosts_excluded=tuple(HostId(name) for name in entry.get("hosts_excluded", ())),
         launch=Launch(command=("true",)),
         **more,
     )

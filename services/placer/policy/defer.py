@@ -15,6 +15,7 @@ from services.placer.room import Pool, must_be_one_block
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import BudgetPath, JobId
+from tenure.domain.job import HostChoice
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Number, Reason, Why
 from tenure.domain.units import MINUTE, Millis
@@ -112,7 +113,7 @@ class _Telling:
 
 def reason_of(state: State, alike: Alike) -> Reason:
     """No such hosts, no room, room in pieces, or room in more than one block."""
-    pools = _of_type(state, alike.gpu_type)
+    pools = [pool for _, pool in state.room.pools_for(alike)]
     return _reason(pools, sum([pool.free for pool in pools]), alike)
 
 
@@ -148,21 +149,31 @@ def _fit_one_block(pools: list[Pool], alike: Alike) -> dict[str, int | str]:
     return {"replicas_fit_one_block": fit, "roomiest_block": path}
 
 
+def _hosts_by_name(alike: Alike) -> dict[str, int]:
+    """How many hosts the job names: the only ones for it, and ones that it may not use."""
+    choice = alike.choice
+    if choice is None:
+        return {}
+    numbers = {"hosts_named": len(choice.only), "hosts_excluded": len(choice.excluded)}
+    return {name: number for name, number in numbers.items() if number}
+
+
 class Picture:
-    """What is free, as the reasons of one decision tell it: worked out once for all that ask for one type of GPU."""
+    """What is free, as the reasons of one decision tell it: worked out once for all that may run on the same hosts."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._known: dict[str | None, _Pools] = {}
+        self._known: dict[tuple[str | None, HostChoice | None], _Pools] = {}
         self.next_protection_ends = state.loose.next_end(state.firm)
 
-    def of(self, gpu_type: str | None) -> "_Pools":
-        """The pools of this type, or all of them."""
-        known = self._known.get(gpu_type)
+    def of(self, alike: Alike) -> "_Pools":
+        """The pools in which the class may run."""
+        key = (alike.gpu_type, alike.choice)
+        known = self._known.get(key)
         if known is None:
-            pools = _of_type(self._state, gpu_type)
+            pools = [pool for _, pool in self._state.room.pools_for(alike)]
             releasing = [_releasing(self._state, pool) for pool in pools]
-            known = self._known[gpu_type] = _Pools(
+            known = self._known[key] = _Pools(
                 pools=pools,
                 free=sum(pool.free for pool in pools),
                 not_full=sum(sum(pool.counts[1:]) for pool in pools),
@@ -186,10 +197,6 @@ class _Pools(NamedTuple):
     """Free or being released in the pool where that is most."""
 
 
-def _of_type(state: State, gpu_type: str | None) -> list[Pool]:
-    return [pool for name, pool in state.room.pools.items() if gpu_type is None or gpu_type == name[1]]
-
-
 def _releasing(state: State, pool: Pool) -> int:
     """GPUs of the pool that runs which were told to end hold, and that are not kept for an asker already."""
     held = [(host, mask) for run in state.stopping for host, mask in state.masks[run].items() if host in pool.masks]
@@ -202,7 +209,7 @@ def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int], pictu
     Short is what is asked less what is free or being released, in the pool where that is least.
     """
     picture = picture or Picture(state)
-    there = picture.of(alike.gpu_type)
+    there = picture.of(alike)
     numbers: dict[str, Number] = {
         "gpus_asked": alike.gpus,
         "gpus_short": max(0, alike.gpus - there.most),
@@ -214,6 +221,7 @@ def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int], pictu
         "largest_hole": there.largest_hole,
         "next_protection_ends_ms": picture.next_protection_ends,
         **_fit_one_block(there.pools, alike),
+        **_hosts_by_name(alike),
         **{reason.value: number for reason, number in kept.items()},
     }
     return Why(rule="P6", reason=_reason(there.pools, there.free, alike), numbers=numbers)

@@ -115,7 +115,7 @@ def _gangs(state: State) -> Iterator[tuple[JobId, Line, Millis]]:
     where there is none for one there is none for the others.
     """
     said, reservations = state.core.said, state.core.reservations
-    for (_, replicas, gpus, _), lines in state.waiting.of_shape.items():
+    for (_, replicas, gpus, *_), lines in state.waiting.of_shape.items():
         for line in lines if replicas * gpus > state.largest_host else ():
             if line.alike.min_runtime_ms:
                 told = {

@@ -113,7 +113,7 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
 def _fit(plan: Plan, state: State, job: Job) -> Placement | None:
     """Where the job fits whole, outside the reservations that its contract would be in the way of (P8)."""
     spec = job.spec
-    if not state.room.fits(spec.gpu_type, spec.replicas, spec.gpus_per_replica, spec.topology):
+    if not state.room.fits(spec.gpu_type, spec.replicas, spec.gpus_per_replica, spec.topology, spec.choice):
         return None
     if not plan.outside.may_fit(job):
         return None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tenure.domain.ids import BudgetPath, UserName
-from tenure.domain.job import Topology
+from tenure.domain.job import HostChoice, Topology
 from tenure.domain.units import Millis
 
 AT_ONCE_MAX = 256
@@ -27,6 +27,7 @@ class Alike(NamedTuple):
     reserved: bool
     """Their commitment is counted already (P8)."""
     topology: Topology = Topology.ANY
+    choice: HostChoice | None = None
 
 
 def at_once(alike: Alike, *, gpus_by_type: Mapping[str, int]) -> int:

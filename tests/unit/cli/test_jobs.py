@@ -113,6 +113,16 @@ def test_a_job_tells_the_topology_it_asked_for(tenure: Run, two: Canned) -> None
     assert tenure("job", "j1", "--json").json()["topology"] == "one-block"
 
 
+def test_a_job_tells_the_hosts_it_named(tenure: Run, two: Canned) -> None:
+    assert "Only on" not in tenure("job", "j1").out and tenure("job", "j1", "--json").json()["hosts"] == []
+    spec = next(job for job in two.jobs if job.job_id == "j1").spec
+    spec.hosts.extend(["h000", "h001"])
+    spec.hosts_excluded.append("h007")
+    out, document = tenure("job", "j1").out, tenure("job", "j1", "--json").json()
+    assert "Only on       h000, h001" in out and "Not on        h007" in out
+    assert (document["hosts"], document["hosts_excluded"]) == (["h000", "h001"], ["h007"])
+
+
 def test_a_job_as_json_has_the_run_s_hosts(tenure: Run, two: Canned) -> None:
     document = tenure("job", "j1", "--json").json()
     assert document["runs"][0]["hosts"] == {"h000": [0, 1]} and document["runs"][0]["exit_code"] is None

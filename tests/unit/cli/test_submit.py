@@ -36,6 +36,7 @@ def test_every_option_reaches_the_gateway(tenure: Run, gateway: Canned, monkeypa
             "--env",
             "TOKEN_OF_MINE",
         ),
+        *("--host", "h001,h002", "--host", "h003", "--exclude-host", "h009, h010"),
         *("--workdir", "/data", "--idempotency-key", "k1", "--user", "ana"),
         *("--", "torchrun", "--nnodes=4", "train.py", "--gpus", "9"),
     )
@@ -56,6 +57,8 @@ def test_every_option_reaches_the_gateway(tenure: Run, gateway: Canned, monkeypa
         working_directory="/data",
         environment={"A": "1=2", "TOKEN_OF_MINE": "xyz"},
         grace_ms=45_000,
+        hosts=["h001", "h002", "h003"],
+        hosts_excluded=["h009", "h010"],
     )
 
 

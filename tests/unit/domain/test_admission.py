@@ -305,6 +305,56 @@ def test_a_block_of_blocks_holds_what_those_in_it_hold() -> None:
     assert "in the largest, row1, each host fits 1, 40 hosts make 40 replicas" in refusal.problem
 
 
+NAMED = {host.host: kind_of(host) for host in blocks(b0=3, b1=2)}
+FIVE = shape_of(blocks(b0=3, b1=2))
+
+
+def refused_on(**fields: Any) -> Refusal:
+    """What is said of a job that names hosts, of five."""
+    with pytest.raises(Refusal) as caught:
+        check_job(dataclasses.replace(SPEC, **fields), tree=TREE, hosts=FIVE, policy=Policy(), named=NAMED)
+    return caught.value
+
+
+@pytest.mark.parametrize("field", ["hosts", "hosts_excluded"])
+def test_a_host_that_there_is_not_is_refused_with_the_nearest(field: str) -> None:
+    known = sorted(NAMED)
+    refusal = refused_on(**{field: (known[0], HostId(f"{known[0]}x"))})
+    assert (refusal.field, refusal.problem) == (field, f"there is no host '{known[0]}x'")
+    assert refusal.fix == f"did you mean {known[0]}? known: {', '.join(known)}"
+
+
+def test_a_gang_is_counted_on_the_hosts_that_it_may_use() -> None:
+    known = sorted(NAMED)
+    refusal = refused_on(hosts=tuple(known[:2]), replicas=3, gpus_per_replica=8)
+    assert refusal.field == "replicas"
+    assert "the hosts that it may use when they are empty: each host fits 1, 2 hosts make 2" in refusal.problem
+    refusal = refused_on(hosts_excluded=tuple(known[:2]), replicas=4, gpus_per_replica=8)
+    assert "each host fits 1, 3 hosts make 3 replicas" in refusal.problem
+    for choice in ({"hosts": tuple(known[:3])}, {"hosts_excluded": tuple(known[:2])}):
+        fitting = dataclasses.replace(SPEC, replicas=3, gpus_per_replica=8, **choice)
+        check_job(fitting, tree=TREE, hosts=FIVE, policy=Policy(), named=NAMED)
+
+
+def test_blocks_are_counted_without_excluded_hosts() -> None:
+    in_b0 = min(host for host, kind in NAMED.items() if kind.block == "b0")
+    check_job(
+        dataclasses.replace(SPEC, replicas=3, gpus_per_replica=8, topology=Topology.ONE_BLOCK),
+        tree=TREE,
+        hosts=FIVE,
+        policy=Policy(),
+    )
+    refusal = refused_on(replicas=3, gpus_per_replica=8, topology=Topology.ONE_BLOCK, hosts_excluded=(in_b0,))
+    assert refusal.field == "topology" and "2 hosts make 2 replicas" in refusal.problem
+
+
+@pytest.mark.parametrize("chosen", [{"hosts_excluded": 5}, {"hosts": 2, "hosts_excluded": 3}])
+def test_a_job_to_which_no_host_is_left_is_refused(chosen: dict[str, int]) -> None:
+    known = sorted(NAMED)
+    refusal = refused_on(**{field: tuple(known[:count]) for field, count in chosen.items()})
+    assert (refusal.field, refusal.problem) == ("hosts_excluded", "no host is left")
+
+
 def test_hosts_that_move_are_counted_where_they_are() -> None:
     before, after = blocks(b0=2, b1=2), blocks(b0=4)
     shape = shape_of(before).changed(gone=map(kind_of, before), come=map(kind_of, after))
