@@ -44,6 +44,32 @@ def test_a_failing_command_fails_the_waiting_submission(system: CommandLine) -> 
     assert system.json("job", job)["runs"][0]["exit_code"] == 7
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--gpus", "5"), "gpus_per_replica: 5 GPUs per replica, the largest host has 4"),
+        (("--gpus", "4", "--replicas", "3"), "do not fit the empty cluster: each host fits 1, 2 hosts make 2 replicas"),
+        (("--gpus", "4", "--replicas", "3", "--topology", "one-block"), "each host fits 1, 2 hosts make 2 replicas"),
+        (("--gpus", "4", "--replicas", "2", "--exclude-host", "h000"), "each host fits 1, 1 hosts make 1 replicas"),
+        (("--gpus", "1", "--host", "h01"), "hosts: there is no host 'h01'; did you mean h001? known: h000, h001"),
+    ],
+)
+def test_what_no_host_could_ever_hold_is_refused_with_the_arithmetic(
+    system: CommandLine, options: tuple[str, ...], words: str
+) -> None:
+    """S04, and other things that would wait for ever."""
+    refused = system.run("submit", "--budget", "default", "--min-runtime", "1m", *options, "--", "true")
+    assert (refused.returncode, refused.stdout) == (1, "") and words in refused.stderr
+
+
+def test_a_job_keeps_to_the_hosts_it_names(system: CommandLine) -> None:
+    for option, host in (("--host", "h001"), ("--exclude-host", "h000")):
+        job = system.submit(option, host, "--", "true")
+        assert system.run("job", job, "--wait").returncode == 0
+        assert list(system.json("job", job)["runs"][0]["hosts"]) == ["h001"]
+        assert f"on {host}" in system.ask("why", job)
+
+
 def test_the_queue_holds_what_runs_until_it_is_cancelled(system: CommandLine) -> None:
     job = system.submit("--", "sleep", "1000", gpus=3)
     until(lambda: system.json("job", job)["state"] == "running", "the job to run")
