@@ -80,7 +80,8 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
     promised = {job for job in state.core.reservations if line_of.get(job) in free}
     for rank, job_id in enumerate(state.core.order, start=1):
         line = line_of.get(job_id)
-        if line is None or (line not in free and line not in victims and job_id not in promised):
+        hopes = line in free or line in victims
+        if line is None or not (hopes or job_id in promised):
             continue
         if plan.started >= STARTS_MAX or len(plan.facts) >= FACTS_MAX:
             return
@@ -97,7 +98,7 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
                     return
             continue
         free.pop(line, None)
-        if job.spec.allocated and not plan.asked and job_id not in state.waited_for:
+        if hopes and job.spec.allocated and not plan.asked and job_id not in state.waited_for:
             found = _victims(plan, state, job, now, policy=policy)
             if found is not None:
                 _preempt(plan, state, job, found, now, policy=policy)
