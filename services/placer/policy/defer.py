@@ -57,10 +57,10 @@ class _Telling:
         state, order = self._state, self._state.core.order
         if not state.unsaid or state.reasons.order is order:
             return
-        listed = order if len(state.unsaid) <= FEW else frozenset(order)
-        for job in sorted(state.unsaid):
-            if job in listed:
-                yield self._fact(job)
+        few = len(state.unsaid) <= FEW
+        untold = [job for job in (state.unsaid if few else order) if job in (order if few else state.unsaid)]
+        for job in sorted(untold):  # as many as are listed, however many wait
+            yield self._fact(job)
 
     def turned_reasons(self) -> Iterator[PlacementDeferred]:
         """Of jobs that were told another one. None has turned while the same GPUs are free."""
