@@ -46,11 +46,13 @@ def alike_of(spec: JobSpec) -> Alike:
 class Line:
     """The waiting jobs of one class, in the order in which they came in."""
 
-    __slots__ = ("alike", "barren", "jobs")
+    __slots__ = ("alike", "barren", "jobs", "told")
 
     def __init__(self, alike: Alike) -> None:
         self.alike = alike
         self.jobs: dict[JobId, None] = {}
+        self.told: dict[JobId, Millis] = {}
+        """Those that were told last that there is no timetable for them, and when."""
         self.barren: tuple[int, Hashable] | None = None
         """Scratch: no victims were found for the class when so much was within reach of it."""
 
@@ -86,6 +88,7 @@ class Waiting:
         line = self.line_of.pop(job, None)
         if line is not None:
             del line.jobs[job]
+            line.told.pop(job, None)
             if not line.jobs:
                 del self.lines[line.alike]
                 of_shape = self.of_shape[line.shape]

@@ -235,8 +235,7 @@ def _job_finished(state: State, fact: JobFinished) -> None:
 
 def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
     if fact.job in state.core.jobs:
-        state.core.said[fact.job] = Said(reason=fact.why.reason, at=fact.at)
-        state.unsaid.pop(fact.job, None)
+        state.tell(fact.job, Said(reason=fact.why.reason, at=fact.at))
     for host, runs in fact.overdue.items():
         for run in runs:
             if run in state.core.runs:

@@ -10,7 +10,7 @@ import msgspec
 
 from services.placer.alike import Waiting
 from services.placer.blocks import Layouts
-from services.placer.core import Core, Escrow, Job, Reservation, Run, Stop, all_gpus, gpu_mask, masks_of
+from services.placer.core import Core, Escrow, Job, Reservation, Run, Said, Stop, all_gpus, gpu_mask, masks_of
 from services.placer.loose import Holding, Loose
 from services.placer.policy.openings import Openings
 from services.placer.room import Room
@@ -277,10 +277,25 @@ class State:
         if job.queued and job.cancelled_by is None:
             if job.job not in self.core.escrows:
                 self.waiting.add(job.job, job.spec)
+                self._note_told(job.job)
             said = self.core.said.get(job.job)
             if said is None or (said.reason is Reason.DEFER_ESCROW_EXPIRED and job.job not in self.core.escrows):
                 self.unsaid[job.job] = None
                 self.reasons.order = None
+
+    def tell(self, job: JobId, said: Said) -> None:
+        """It was told why it waits."""
+        self.core.said[job] = said
+        self.unsaid.pop(job, None)
+        self._note_told(job)
+
+    def _note_told(self, job: JobId) -> None:
+        """Keep in its class whether it was told that there is no timetable."""
+        line, said = self.waiting.line_of.get(job), self.core.said.get(job)
+        if line is not None:
+            line.told.pop(job, None)
+            if said is not None and said.reason is Reason.DEFER_NO_TIMETABLE:
+                line.told[job] = said.at
 
     def unindex_job(self, job: JobId) -> None:
         """It does not wait any more."""

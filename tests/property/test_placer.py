@@ -185,7 +185,7 @@ def test_indexes_kept_up_to_date_are_those_made_anew(scene: Scene) -> None:
         lambda state: {name: pool.masks for name, pool in state.reach.pools.items()},
         lambda state: {name: set(pool.not_full) for name, pool in state.room.pools.items()},
         lambda state: {key: (bunch.runs, bunch.masks, bunch.gpus) for key, bunch in state.loose.bunches.items()},
-        lambda state: {alike: set(line.jobs) for alike, line in state.waiting.lines.items()},
+        lambda state: {alike: (set(line.jobs), line.told) for alike, line in state.waiting.lines.items()},
         lambda state: (set(state.firm), set(state.unstarted), set(state.unsaid), set(state.draining)),
         lambda state: (set(state.stopping), state.overdue),
         below,

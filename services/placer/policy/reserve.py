@@ -51,11 +51,12 @@ def forbidden(state: State, *, job: JobId, spec: JobSpec, now: Millis) -> dict[H
 def reserve(state: State, now: Millis, *, standings: Standings, policy: Policy) -> Iterator[Fact]:
     """Timetables for the first blocked gangs in the order that have none, as deep as the policy says. One a decision:
     the next one sees its hosts taken and its commitment counted. Then better ones, if there are."""
-    blocked = _blocked_gangs(state, now) if len(state.core.reservations) < policy.reservation_depth else {}
+    reservations, line_of = state.core.reservations, state.waiting.line_of
+    gangs = dict.fromkeys(_gangs(state)) if len(reservations) < policy.reservation_depth else {}
     outlook = Outlook(state, now, standings=standings, policy=policy)
-    for job_id in state.core.order if blocked else ():
-        line = blocked.get(job_id)
-        if line is None:
+    for job_id in state.core.order if gangs else ():
+        line = line_of.get(job_id)
+        if line is None or line not in gangs or job_id in reservations or now < _look_at(line, job_id):
             continue
         job = state.core.jobs[job_id]
         table = find_timetable(state, job, now, outlook=outlook)
@@ -103,30 +104,20 @@ def _made(job: Job, table: Timetable, now: Millis) -> ReservationMade:
     )
 
 
-def _blocked_gangs(state: State, now: Millis) -> dict[JobId, Line]:
-    """Waiting allocated jobs that need several hosts, have no reservation and were not looked at just now."""
-    return {job: line for job, line, look_at in _gangs(state) if look_at <= now}
+def _gangs(state: State) -> Iterator[Line]:
+    """The classes of waiting allocated jobs that need several hosts."""
+    for (_, replicas, gpus, *_), lines in state.waiting.of_shape.items():
+        if replicas * gpus > state.largest_host:
+            yield from (line for line in lines if line.alike.min_runtime_ms)
 
 
-def _gangs(state: State) -> Iterator[tuple[JobId, Line, Millis]]:
-    """Waiting allocated jobs that need several hosts and have no reservation, and when to look at them (again).
+def _look_at(line: Line, job: JobId) -> Millis:
+    """When to look for a timetable for the job (again).
 
     Who was never told that there is none is looked at when it comes. After that a class is looked at by one of it:
     where there is none for one there is none for the others.
     """
-    said, reservations = state.core.said, state.core.reservations
-    for (_, replicas, gpus, *_), lines in state.waiting.of_shape.items():
-        for line in lines if replicas * gpus > state.largest_host else ():
-            if line.alike.min_runtime_ms:
-                told = {
-                    job: said[job].at + LOOK_AGAIN_AFTER
-                    for job in line.jobs
-                    if job in said and said[job].reason is Reason.DEFER_NO_TIMETABLE
-                }
-                look_again_at = max(told.values(), default=0)
-                for job in line.jobs:
-                    if job not in reservations:
-                        yield job, line, look_again_at if job in told else 0
+    return max(line.told.values()) + LOOK_AGAIN_AFTER if job in line.told else 0
 
 
 def drop_broken(state: State, now: Millis) -> Iterator[ReservationDropped]:
@@ -166,7 +157,10 @@ def honour(state: State, now: Millis, *, standings: Standings, policy: Policy) -
 
 def next_due(state: State, now: Millis, *, policy: Policy) -> Iterator[Millis]:
     """When runs on reserved hosts are to be told, the latest starts, and when to look again for a timetable."""
-    yield from (look_at for _, _, look_at in _gangs(state))
+    for line in _gangs(state):
+        told = next((job for job in line.told if job not in state.core.reservations), None)
+        if told is not None:
+            yield _look_at(line, told)
     for reservation in state.core.reservations.values():
         first = nothing_due_before(reservation, policy)
         if now < first:
