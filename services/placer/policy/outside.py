@@ -8,7 +8,9 @@ from collections.abc import Mapping
 
 from services.placer.blocks import change_count, replicas_in
 from services.placer.core import Job
+from services.placer.loose import Bunch, Key
 from services.placer.policy.reserve import forbidden
+from services.placer.policy.victims import all_ended, fits_in
 from services.placer.room import Pool, Room
 from services.placer.state import State
 from tenure.domain.ids import HostId, JobId
@@ -31,9 +33,13 @@ class Outside:
         """False: it does not fit into what is free and not blocked."""
         return self._of(job).most(self._state.room, job.spec) >= job.spec.replicas
 
-    def may_be_had(self, job: Job) -> bool:
-        """False: it does not fit either if every loose run ended."""
-        return self._of(job).most(self._state.reach, job.spec) >= job.spec.replicas
+    def may_be_had(self, job: Job, bunches: Mapping[Key, Bunch]) -> bool:
+        """False: it does not fit either if every loose run, or every run of these bunches, ended."""
+        left, state = self._of(job), self._state
+        return (
+            left.most(state.reach, job.spec) >= job.spec.replicas
+            and left.most_of(bunches, state.room, job.spec) >= job.spec.replicas
+        )
 
     def _of(self, job: Job) -> "_Left":
         spec = job.spec
@@ -47,13 +53,14 @@ class Outside:
 class _Left:
     """What is not blocked."""
 
-    __slots__ = ("_counts", "_most", "blocked")
+    __slots__ = ("_counts", "_most", "_most_of", "blocked")
 
     def __init__(self, blocked: dict[HostId, int]) -> None:
         self.blocked = blocked
         self._counts: dict[Pool, list[int]] = {}
         """By pool of room or reach, and a number of GPUs: how many hosts had just so many that are not blocked."""
         self._most: dict[tuple[Room, str | None, int], int] = {}
+        self._most_of: dict[tuple[tuple[Key, ...], str | None, int], int] = {}
 
     def most(self, room: Room, spec: JobSpec) -> int:
         """How many replicas fit one of the pools at most, for all that is known; nothing is said of blocks."""
@@ -62,6 +69,15 @@ class _Left:
         if known is None:
             counts = (self._of(pool) for _, pool in room.pools_for(spec))
             known = self._most[key] = max((replicas_in(had, spec.gpus_per_replica) for had in counts), default=0)
+        return known
+
+    def most_of(self, bunches: Mapping[Key, Bunch], room: Room, spec: JobSpec) -> int:
+        """The same of what is free now if all runs of these bunches ended."""
+        key = (tuple(bunches), spec.gpu_type, spec.gpus_per_replica)
+        known = self._most_of.get(key)
+        if known is None:
+            had = (all_ended(pool, bunches.values(), self.blocked) for _, pool in room.pools_for(spec))
+            known = self._most_of[key] = max((fits_in(masks, spec.gpus_per_replica) for masks in had), default=0)
         return known
 
     def _of(self, pool: Pool) -> list[int]:

@@ -164,7 +164,8 @@ def _victims(plan: Plan, state: State, job: Job, now: Millis, *, policy: Policy)
     One that has a reservation starts no later for having asked; and where the asker uses reserved hosts its contract is
     over in time, but for the usual grace of its victims (P8).
     """
-    if not plan.outside.may_be_had(job):
+    given = plan.openings.of(job.spec.budget, job.spec.priority)
+    if not given or not plan.outside.may_be_had(job, given):
         return None
     own = state.core.reservations.get(job.job)
     kept, waits = plan.outside.blocked(job), 0

@@ -122,23 +122,26 @@ def _victim_order(candidate: Candidate) -> tuple[bool | float | str, ...]:
     return tuple(key(candidate) for key in VICTIM_ORDER)
 
 
-def _all_ended(pool: Pool, bunches: Iterable[Bunch], spec: JobSpec, blocked: Mapping[HostId, int]) -> dict[HostId, int]:
-    """By host what could be had of the pool if all of them ended, where that is something; in order of name.
+def all_ended(pool: Pool, bunches: Iterable[Bunch], blocked: Mapping[HostId, int]) -> dict[HostId, int]:
+    """By host what could be had of the pool if all of them ended, where that is something.
 
-    Empty if the gang would not fit. Only hosts with something free or loose are looked at: those are few.
+    Only hosts with something free or loose are looked at: those are few.
     """
-    gpus, free = spec.gpus_per_replica, pool.masks
+    free = pool.masks
     loose: dict[HostId, int] = {}
     for bunch in bunches:
         for host, mask in bunch.masks.items():
             loose[host] = loose.get(host, 0) | mask
-    masks = {
+    return {
         host: had
         for host in pool.not_full | dict.fromkeys(loose)
         if host in free and (had := (free[host] | loose.get(host, 0)) & ~blocked.get(host, 0))
     }
-    fits = sum([mask.bit_count() // gpus for mask in masks.values()])
-    return dict(sorted(masks.items())) if fits >= spec.replicas else {}
+
+
+def fits_in(masks: Mapping[HostId, int], gpus: int) -> int:
+    """How many replicas of so many GPUs fit these hosts."""
+    return sum([mask.bit_count() // gpus for mask in masks.values()])
 
 
 def _sites(pool: Pool, masks: dict[HostId, int], spec: JobSpec) -> list[Block]:
@@ -180,8 +183,8 @@ class _Search:
         self, pool: Pool, bunches: dict[Key, Bunch], blocked: Mapping[HostId, int], *, runs_max: int
     ) -> Iterator[VictimPlan]:
         """A plan for each block in which the gang may lie, up to `SITES_MAX`; or the one for the pool."""
-        masks = _all_ended(pool, bunches.values(), self._job.spec, blocked)
-        if not masks:
+        masks = dict(sorted(all_ended(pool, bunches.values(), blocked).items()))
+        if fits_in(masks, self._job.spec.gpus_per_replica) < self._job.spec.replicas:
             return
         worth = Pool.of({host: pool.masks[host] for host in masks}, pool.layout)
         sites = _sites(pool, masks, self._job.spec)
