@@ -8,7 +8,8 @@ processor: nothing here waits for anything else, and the machine is shared. Meas
   Until it rests, or 1,000 reasons are said. One set of victims and one reservation a decision: `decisions` says how
   many that takes. Apart from it `full_with_timetables`: every ten minutes all timetables are looked at again.
 - `arrival`: a job comes and both roles have decided on it.
-- `alike`: an event when one job, or 10,000 of the same kind, wait for room on a full cluster (S10).
+- `alike`: an event when one job, 256 (the ranker lists no more of a kind), or 10,000 of the same kind wait for room
+  (S10); `alike_gangs`: jobs of two hosts each.
 """
 
 import argparse
@@ -22,14 +23,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from services.ranker.policy.alike import AT_ONCE_MAX
 from tenure.cli.main import GARBAGE_AT
+from tenure.domain.ids import UserName
 from tenure.domain.reasons import Reason, Why
-from tenure.domain.units import HOUR, MINUTE
+from tenure.domain.units import HOUR, MINUTE, SECOND
 from tenure.events.fact import Fact
+from tenure.events.intake import JobCancelRequested
 from tenure.events.placing import PlacementDeferred, ReservationDropped
-from tests.bench.pair import LEAVES, SHAPES, Pair, milliseconds, percentiles
+from tests.bench.pair import GPUS, LEAVES, SHAPES, Pair, milliseconds, percentiles
 
-SIZES = {"hosts_1024_jobs_10000": (1_024, 10_000, 120), "hosts_12500_jobs_100000": (12_500, 100_000, 30)}
+SIZES = {"hosts_1024_jobs_10000": (1_024, 10_000, 100), "hosts_12500_jobs_100000": (12_500, 100_000, 20)}
 """Hosts, jobs that wait, rounds."""
 REASONS = 1_000
 
@@ -139,35 +143,31 @@ def measure(hosts: int, jobs: int, rounds: int) -> dict[str, Any]:
     return {**figures, "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
 
 
-def event_ms(jobs: int) -> list[float]:
-    """What an event costs while so many jobs of one kind wait for room: unallocated work ends and comes again."""
+def event_ms(jobs: int, replicas: int) -> list[float]:
+    """What it costs that an unallocated job comes, and one leaves, while so many jobs of one kind wait for room."""
     pair = Pair(hosts=1_024)
     for _ in range(1_023):
-        pair.admit(pair.spec(1, 8, 8 * HOUR, leaf=0, priority=0))
+        pair.admit(pair.spec(1, GPUS, 8 * HOUR, leaf=0, priority=0))
     pair.rest()
     for _ in range(jobs):
-        pair.admit(pair.spec(2, 8, HOUR, leaf=1, priority=0))
+        pair.admit(pair.spec(replicas, GPUS, HOUR, leaf=1, priority=0))
     pair.rest()
     samples = []
     for _ in range(200):
-        pair.now += 1_000
+        pair.now += SECOND
         began = time.process_time()
-        job = pair.admit(pair.spec(1, 8, 0, leaf=2, priority=0))
+        job = pair.admit(pair.spec(1, GPUS, 0, leaf=2, priority=0))
         pair.rest()
-        pair.say(pair.exit(pair.placer.core.jobs[job].run or "", code=0))
+        pair.say(JobCancelRequested(at=pair.now, job=job, by=UserName("u")))
         pair.rest()
         samples.append(milliseconds(began))
     return samples
 
 
-def alike() -> dict[str, Any]:
-    """One blocked job and 10,000 of its kind, in turns."""
-    one, many = [percentiles(event_ms(jobs)) for jobs in (1, 10_000)]
-    return {
-        "one_p50_ms": one["p50_ms"],
-        "many_p50_ms": many["p50_ms"],
-        "ratio": round(many["p50_ms"] / one["p50_ms"], 2),
-    }
+def alike(replicas: int) -> dict[str, Any]:
+    """One blocked job, as many of its kind as are listed, and 10,000."""
+    one, listed, many = [percentiles(event_ms(jobs, replicas))["p50_ms"] for jobs in (1, AT_ONCE_MAX, 10_000)]
+    return {"one_p50_ms": one, "listed_p50_ms": listed, "many_p50_ms": many, "ratio": round(many / listed, 2)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in SIZES:
         command = [sys.executable, "-m", "tests.bench.placer", "--size", name]
         figures[name] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    figures["alike"] = alike()
+    figures["alike"], figures["alike_gangs"] = alike(1), alike(2)
     print(json.dumps(figures, indent=1))
     return 0
 

@@ -41,6 +41,14 @@ PENDING = "the same for a debug job of the most under-served budget, 10,000 jobs
 SUBMIT = "gRPC Submit by 16 callers, each durable when acknowledged"
 KILLED = "`kill -9` of everything with 10,000 jobs pending, then a restart"
 
+FULL = (
+    "one full decision (order, starts, victims, a reservation, 1,000 reasons) at 1,024 hosts x 8 with 10,000 jobs "
+    "pending in 200 shapes: p99"
+)
+EVERY_TENTH = "the one in ten minutes that looks at all timetables again"
+LARGE = "12,500 hosts and 100,000 jobs pending"
+ALIKE = "an event while 10,000 identical blocked jobs wait, against 256, the most of a kind that are listed"
+
 MONTHS = {
     "delivered": (0.995, 0.995),
     "worst_budget": (0.98, 0.98),
@@ -142,4 +150,27 @@ TARGETS = (
         )
     ),
     *_of_months(),
+    *(
+        Target(f"placer.{figure}", what, limit, unit, slurm=slurm)
+        for figure, what, limit, unit, slurm in (
+            ("hosts_1024_jobs_10000.full.p99_ms", FULL, 100, "ms", "2,300 (backfill of the first 500)"),
+            ("hosts_1024_jobs_10000.full_with_timetables.p99_ms", f"{FULL}; {EVERY_TENTH}", 100, "ms", ""),
+            ("hosts_1024_jobs_10000.arrival.p99_ms", "one job arrives then: both roles, p99", 10, "ms", ""),
+            ("hosts_12500_jobs_100000.full.p99_ms", f"{LARGE}: full decision, p99", 2_000, "ms", ""),
+            ("hosts_12500_jobs_100000.full_with_timetables.p99_ms", f"{LARGE}; {EVERY_TENTH}", 2_000, "ms", ""),
+            ("hosts_12500_jobs_100000.arrival.p99_ms", f"{LARGE}: one job arrives, p99", 50, "ms", ""),
+            ("hosts_12500_jobs_100000.peak_memory_mib", f"{LARGE}: memory of ranker and placer", 2_048, "MiB", ""),
+            ("alike.ratio", ALIKE, 1.2, "times", ""),
+            ("alike_gangs.ratio", f"{ALIKE}; gangs of two hosts", 1.2, "times", ""),
+        )
+    ),
+    *(
+        Target(f"gang.{figure}", f"a 64 x 8 gang over 64 {what}", limit, "ms", slurm=slurm)
+        for figure, what, limit, slurm in (
+            ("preemptible.all_ranks_ms", "preemptible runs: Submit to the last rank, median", 1_000, "1,600-1,900"),
+            ("preemptible.slowest_ms", "preemptible runs: the slowest of five", 1_000, ""),
+            ("protected.all_ranks_ms", "protected runs: last expiry to the last rank, median", 500, "400-12,000"),
+            ("protected.slowest_ms", "protected runs: the slowest of five", 500, ""),
+        )
+    ),
 )

@@ -121,8 +121,9 @@ def _fit(plan: Plan, state: State, job: Job) -> Placement | None:
     kept = plan.outside.blocked(job)
     if not kept:
         return pack(state.room, spec)
+    here = {host: kept[host] for pool in state.room.pools.values() for host in pool.not_full if host in kept}
     with state.room.trial():
-        state.room.block(kept)
+        state.room.block(here)
         return pack(state.room, spec)
 
 
