@@ -11,6 +11,7 @@ from services.placer.core import Job, Run, gpu_mask
 from services.placer.policy.hope import hopeful
 from services.placer.policy.may_disrupt import AskingJob, may_disrupt
 from services.placer.policy.openings import Openings
+from services.placer.policy.outside import Outside
 from services.placer.policy.reserve import forbidden
 from services.placer.policy.victims import VictimPlan, find_victims
 from services.placer.standings import Standings
@@ -142,6 +143,11 @@ def test_victims_are_complete_permitted_and_none_is_needless(scene: Scene) -> No
         )
         assert (hurried is None) == (plan is None), "a search that stops early finds one too"
         check_victims(hurried, job, open_runs, room, kept)
+        outside = Outside(state, scene.now)
+        assert outside.blocked(job) == kept
+        assert outside.may_fit(job) == fits(besides(room, kept), spec), "nothing has been taken in this decision yet"
+        given = openings.of(spec.budget, spec.priority)
+        assert plan is None or outside.may_be_had(job, given), "who may have victims is not kept from looking for them"
         assert (line in hope.free) == fits(room, spec), "a class has hope of free GPUs if it fits, and only then"
         if plan is None:
             assert not open_runs or not fits(besides(without(room, open_runs), kept), spec), "there was a way"
