@@ -87,7 +87,7 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
             return
         job = state.core.jobs[job_id]
         promised.discard(job_id)
-        placement = _fit(plan, state, job)
+        placement = None if line in victims else _fit(plan, state, job)  # only such are there that do not fit
         if placement is not None:
             reason = Reason.START_IN_ORDER if job.spec.allocated else Reason.START_UNALLOCATED_FILL
             _start(plan, state, job, placement, now, reason, rank=rank)
