@@ -82,6 +82,10 @@ class VirtualAgents:
     ) -> None:
         self.behaviours: dict[JobId, Behaviour] = {}
         self.silent: dict[HostId, None] = {}
+        self.broken: dict[HostId, None] = {}
+        """Hosts that give up whatever is launched on them."""
+        self.gpus: dict[HostId, int] = {}
+        """Working GPUs of hosts that lack some."""
         self._specs, self._log, self._cluster, self._heartbeat_ms, self._work = specs, log, cluster, heartbeat_ms, work
         self._processes: dict[RunId, _Process] = {}
         self._done_ms: dict[JobId, Millis] = {}
@@ -153,7 +157,11 @@ class VirtualAgents:
             for place in process.assigned.placement:
                 held.setdefault(place.host, []).append(run_id)
         beats = tuple(
-            HostBeat(host=spec.host, gpus=spec.gpus, runs=tuple(dict.fromkeys(held.get(spec.host, ()))))
+            HostBeat(
+                host=spec.host,
+                gpus=self.gpus.get(spec.host, spec.gpus),
+                runs=tuple(dict.fromkeys(held.get(spec.host, ()))),
+            )
             for spec in self._specs
             if spec.host not in self.silent
         )
@@ -180,6 +188,10 @@ class VirtualAgents:
     def _start(self, process: _Process, now: Millis) -> None:
         assigned, behaviour = process.assigned, process.behaviour
         if process.told_to_stop_at is not None or process.exited:
+            return
+        broken = {place.replica for place in assigned.placement if place.host in self.broken}
+        if broken:
+            self._exit(process, now, code=None, signal=None, only=broken, lost=True)
             return
         process.started_at = now
         for hosts, places in self._reports(assigned.placement):

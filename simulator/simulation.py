@@ -43,7 +43,7 @@ class Simulation:
         for fault in faults:
             self.world.at(fault.down_at, partial(self.world.lose, fault.host, kind=fault.kind))
             if fault.up_at is not None:
-                self.world.at(fault.up_at, partial(self.world.repair, fault.host))
+                self.world.at(fault.up_at, partial(self.world.repair, fault.host, kind=fault.kind))
         for at, edited in edits:
             self.world.at(at, partial(self.world.change_tree, edited))
         self._plan_next()

@@ -11,6 +11,8 @@ import msgspec
 
 from services.budget import decider as budget
 from services.health import decider as health
+from services.health.policy.mending import Plug
+from services.health.signals import Signal, as_reported
 from services.placer import decider as placer
 from services.ranker import decider as ranker
 from simulator.actor import Actor
@@ -19,10 +21,12 @@ from tenure.domain.host import HostSpec
 from tenure.domain.ids import FactId, HostId, JobId, UserName
 from tenure.domain.job import JobSpec
 from tenure.domain.policy import Policy
+from tenure.domain.severity import Severity
 from tenure.domain.tree import BudgetTree
 from tenure.domain.units import Millis
 from tenure.events.budgets import BudgetTreeChanged
 from tenure.events.fact import Fact, Recorded
+from tenure.events.hosts import RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
 from tenure.log.memory import MemoryLog
 from tenure.runtime.role import Role
@@ -31,13 +35,15 @@ CLUSTER = "sim"
 ROUNDS_MAX = 10_000
 """Rounds at one instant before we say that the roles go round in circles."""
 OPERATOR = UserName("operator")
+GPU_KINDS = ("xid", "gpu", "ecc", "nvlink", "dbe", "otb")
+"""Kinds of faults that a host's own devices tell of begin so (`faults.csv`)."""
 Roles = Callable[[Policy], list[Role[Any]]]
 """Makes the deciders of a world, in the order in which they take their turns."""
 
 
-def fair(policy: Policy) -> list[Role[Any]]:
+def fair(policy: Policy, *, plug: Plug = health.NO_PLUG) -> list[Role[Any]]:
     """P1-P11: the services' own."""
-    return [health.role(policy), budget.role(policy), ranker.role(policy), placer.role(policy)]
+    return [health.role(policy, plug=plug), budget.role(policy), ranker.role(policy), placer.role(policy)]
 
 
 FAIR: Roles = fair
@@ -100,22 +106,45 @@ class World:
         """Its owner cancels a job now."""
         self._say(JobCancelRequested(at=self.now, job=job, by=OPERATOR))
 
-    def drain(self, host: HostId, *, fatal: bool = False) -> None:
-        """An operator drains a host now."""
-        self._say(DrainRequested(at=self.now, host=host, by=OPERATOR, comment="scenario", fatal=fatal))
+    def drain(self, host: HostId, *, fatal: bool = False, empty_at: Millis | None = None) -> None:
+        """An operator drains a host now, or has it be empty at an instant and work until then."""
+        order = DrainRequested(at=self.now, host=host, by=OPERATOR, comment="scenario", fatal=fatal)
+        self._say(msgspec.structs.replace(order, deadline=empty_at, accepts=empty_at is not None))
 
     def resume(self, host: HostId) -> None:
         """An operator resumes a host now."""
         self._say(ResumeRequested(at=self.now, host=host, by=OPERATOR))
 
-    def lose(self, host: HostId, *, kind: str = "fault") -> None:
-        """A host fails now with all it runs, and is taken out of service."""
-        self.agents.lose(host, self.now)
-        self._say(DrainRequested(at=self.now, host=host, by=OPERATOR, comment=kind, fatal=True))
+    def signal(self, host: HostId, signal: Signal, *, over: bool = False) -> None:
+        """The agent of a host says this of a device now, or that it is over."""
+        self._say(as_reported(host, signal, at=self.now, over=over))
 
-    def repair(self, host: HostId) -> None:
+    def lose(self, host: HostId, *, kind: str = "fault") -> None:
+        """A host fails now with all it runs. A fault of a GPU is said by its agent; of others an operator hears."""
+        self.agents.lose(host, self.now)
+        if kind.startswith(GPU_KINDS):
+            self.agents.broken[host] = None
+            self.signal(host, self._fault(kind))
+        else:
+            self._say(DrainRequested(at=self.now, host=host, by=OPERATOR, comment=kind, fatal=True))
+
+    def repair(self, host: HostId, *, kind: str = "fault") -> None:
         """Somebody repaired a host."""
+        if host in self.agents.broken:
+            del self.agents.broken[host]
+            self.signal(host, self._fault(kind), over=True)
         self._say(RepairCompleted(at=self.now, host=host, by=OPERATOR))
+
+    def _fault(self, kind: str) -> Signal:
+        return Signal(
+            source="kernel", device="gpu0", code=kind, severity=Severity.FATAL, first_at=self.now, last_at=self.now
+        )
+
+    def answer(self, host: HostId, *, ok: bool) -> None:
+        """The repair plug answers what it was asked last of this host."""
+        facts = [entry.fact for entry in reversed(self.recorded)]
+        asked = next(fact for fact in facts if isinstance(fact, RepairRequested) and fact.host == host)
+        self._say(RepairCompleted(at=self.now, host=host, by=OPERATOR, incident=asked.incident, step=asked.step, ok=ok))
 
     def change_tree(self, tree: BudgetTree) -> None:
         """The tree changes now."""

@@ -25,7 +25,7 @@ from tenure.domain.units import Millis
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
 from tenure.events.catalogue import Kind
 from tenure.events.fact import Fact, Lane, Recorded
-from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
+from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
 from tenure.events.placing import (
     JobFinished,
@@ -335,6 +335,7 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
     ResumeRequested: _back_requested,
     CapacityChanged: _capacity_changed,
     DrainCompleted: _pass_over,
+    RepairRequested: _pass_over,
     HostStateChanged: _host_state_changed,
     JobFinished: _job_finished,
     JobRequeued: _job_requeued,

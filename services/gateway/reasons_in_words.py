@@ -149,6 +149,10 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "its host was lost, so it is back in the queue with its submit time {submitted_at_ms}",
         "its host was lost, so it is back in the queue",
     ),
+    _R.REQUEUE_LAUNCH_FAILED: (
+        "its host gave up its launch ({launches_given_up} in a row), so it is back in the queue and held for {hold_ms}",
+        "its host gave up its launch, so it is back in the queue",
+    ),
     _R.REJECT_ADMISSION: ("{field}: {problem}; {fix}", "it could not be admitted"),
     _R.CHARGE_RUN: ("all that it held",),
     _R.CHARGE_REFUNDED: (
@@ -176,6 +180,42 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
     _R.HOST_EMPTY: ("its last run is gone, {drained_ms} after the drain was asked for", "its last run is gone"),
     _R.HOST_RESUMED: ("an operator resumed it",),
     _R.HOST_REPAIRED: ("it was repaired",),
+    _R.HOST_SIGNAL_FATAL: (
+        "{source} says {code} of {device}, which nothing on it survives; {runs} runs on it",
+        "{source} says {code} of {device}, which nothing on it survives",
+        "a device of it is gone",
+    ),
+    _R.HOST_SIGNALS: (
+        "{source} says {code} of {device}, for {lasted_ms} by now; {signals} signals ask for care",
+        "signals ask for care",
+    ),
+    _R.HOST_GPUS_MISSING: (
+        "only {gpus} of its {gpus_registered} GPUs work, for {lasted_ms} by now",
+        "not all of its GPUs work",
+    ),
+    _R.HOST_JOBS_FAIL: (
+        "{runs_died} runs of {jobs} jobs and {users} users died on it first within {window_ms}, and "
+        "{ended_well_here} ended well",
+        "runs that go well elsewhere die on it",
+    ),
+    _R.HOST_LAUNCHES_FAIL: ("it gave up {launches} launches within {window_ms}", "it gives up launches"),
+    _R.HOST_HELD_BACK: (
+        "there is evidence against it, but automation holds {held} of the {hosts} hosts of {group} already and may "
+        "hold {allowed}",
+        "there is evidence against it, but {hosts_silent} of {hosts_watched} hosts are silent, so automation rests",
+        "there is evidence against it, but automation may not take it",
+    ),
+    _R.HOST_CLEARED: ("what was said against it is over for {clear_ms}", "what was said against it is over"),
+    _R.HOST_REPAIR_BEGUN: ("its repair was asked for (incident {incidents} of the day)", "its repair was asked for"),
+    _R.HOST_REPAIR_FAILED: (
+        "its {step} did not bring it back within {waited_ms}; a person has to look",
+        "its repair did not bring it back; a person has to look",
+    ),
+    _R.HOST_TESTED: ("it passed its acceptance test in {waited_ms}", "it passed its acceptance test"),
+    _R.HOST_BREAKS_AGAIN: (
+        "this is its incident {incidents} within {window_ms}; a person has to look",
+        "it breaks again and again; a person has to look",
+    ),
 }
 
 KEPT: dict[Reason, str] = {

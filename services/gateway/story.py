@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from services.gateway.reasons_in_words import say_instant, say_why
+from tenure.domain.host import RepairStep
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import Placement, Topology, gpus_by_host
 from tenure.domain.nearest import listed
@@ -12,7 +13,7 @@ from tenure.domain.units import format_duration, gpu_hours
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
 from tenure.events.catalogue import Kind
 from tenure.events.fact import Fact
-from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
+from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
 from tenure.events.placing import (
     JobFinished,
@@ -180,7 +181,15 @@ def _resume_requested(fact: ResumeRequested) -> str:
 
 
 def _repaired(fact: RepairCompleted) -> str:
-    return f"{fact.by} repaired {fact.host}{_comment(fact.comment)}."
+    if not fact.ok:
+        return f"{fact.by} could not {fact.step} {fact.host}{_comment(fact.comment)}."
+    done = "tested" if fact.step is RepairStep.TEST else "repaired"
+    return f"{fact.by} {done} {fact.host}{_comment(fact.comment)}."
+
+
+def _repair_requested(fact: RepairRequested) -> str:
+    evidence = f" ({_some(fact.evidence)})" if fact.evidence else ""
+    return f"The repair plug is to {fact.step} {fact.host} for incident {fact.incident}{evidence}."
 
 
 def _capacity(fact: CapacityChanged) -> str:
@@ -259,6 +268,7 @@ _SENTENCES: Mapping[Kind, Callable[[Any], str]] = {
     PlacementDeferred: _deferred,
     RankingPublished: _ranking,
     RepairCompleted: _repaired,
+    RepairRequested: _repair_requested,
     ReplicasExited: _replicas_exited,
     ReplicasStarted: _replicas_started,
     ReservationDropped: _reservation_dropped,

@@ -5,41 +5,58 @@ from functools import partial
 
 from services.health.evolve import READS, evolve
 from services.health.policy.capacity import available_gpus
+from services.health.policy.mending import Mending, Plug
+from services.health.policy.radius import Radius
 from services.health.policy.silence import Silence
-from services.health.policy.transitions import check_transition
-from services.health.policy.verdict import Judge, Verdict
+from services.health.policy.transitions import Verdict, check_transition
+from services.health.policy.verdict import Judge
+from services.health.repairs import evidence_lines
 from services.health.state import Host, State, dump, initial, load
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Lane
-from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
+from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.log.port import ATOMIC_MAX
 from tenure.runtime.role import Decision, Role
 
-FACTS_MAX = ATOMIC_MAX - 3
+FACTS_MAX = ATOMIC_MAX - 4
 """A decision stays below one atomic append; what does not fit is said by the next one, which follows at once."""
+NO_PLUG = Plug()
+_OUT_OF_SERVICE = (HostState.DRAINING, HostState.DRAINED, HostState.LOST)
 
 
-def decide(state: State, now: Millis, *, silence: Silence) -> Decision:
-    """State and capacity changes that are due, and the next instant at which silence becomes one (P11)."""
+def decide(state: State, now: Millis, *, silence: Silence, plug: Plug) -> Decision:
+    """State and capacity changes that are due, and the next instant at which something becomes due by itself (P11)."""
+    core = state.core
     silent = state.watch.due(now, deadline_of=partial(_watch_deadline, state, silence))  # 1. who went silent
-    if not silent and not state.touched and not state.suspects:
-        return Decision(assumes=state.core.position, facts=[], wake_at=state.watch.next_at)
-    judge = Judge(silence=silence, core=state.core, now=now, survey=None)
-    if any(now >= silence.lost_at(state.core.hosts[name], state.core) for name in state.suspects):
-        judge = Judge(silence=silence, core=state.core, now=now, survey=silence.survey(state.core, now))
+    timed = [name for name, due in state.timers.items() if due <= now]  # 2. whose time has come otherwise
+    if not silent and not timed and not state.touched and not state.suspects:
+        return Decision(assumes=core.position, facts=[], wake_at=_next_instant(state, silence))
+    survey = None
+    if any(now >= silence.lost_at(core.hosts[name], core) for name in state.suspects):
+        survey = silence.survey(core, now)
+    mending, radius = Mending(policy=silence.policy, plug=plug, now=now), Radius(policy=silence.policy, core=core)
+    judge = Judge(silence=silence, mending=mending, radius=radius, core=core, now=now, survey=survey)
     facts: list[Fact] = []
-    for name in sorted(state.touched | dict.fromkeys(silent) | state.suspects):  # 2. everyone else is as he was
-        host = state.core.hosts[name]
+    for name in sorted(state.touched | dict.fromkeys(silent) | dict.fromkeys(timed) | state.suspects):  # 3. the others
+        host = core.hosts[name]  # are as they were
         changes = list(_changes(host, judge.judge(host), now))
         facts += changes
         if not changes:
             state.touched.pop(name, None)
+        _set_timer(state, name, judge.next_at(host))
         if len(facts) >= FACTS_MAX:
             break
-    return Decision(assumes=state.position, facts=facts, wake_at=_next_silence(state, silence))  # 3.
+    return Decision(assumes=core.position, facts=facts, wake_at=_next_instant(state, silence))  # 4.
+
+
+def _set_timer(state: State, name: HostId, due: Millis | None) -> None:
+    if due is None:
+        state.timers.pop(name, None)
+    else:
+        state.timers[name] = due
 
 
 def _changes(host: Host, verdict: Verdict | None, now: Millis) -> Iterator[Fact]:
@@ -51,6 +68,7 @@ def _changes(host: Host, verdict: Verdict | None, now: Millis) -> Iterator[Fact]
         drain = host.drain
         if state is HostState.DRAINED and drain is not None and not drain.completed:
             yield DrainCompleted(at=now, host=name, started_at=drain.asked_at, cause=drain.asked_by)
+        incident = host.incident or (f"{name}@{now}" if state in _OUT_OF_SERVICE else "")
         yield HostStateChanged(
             at=now,
             host=name,
@@ -58,11 +76,19 @@ def _changes(host: Host, verdict: Verdict | None, now: Millis) -> Iterator[Fact]
             previous=host.state,
             last_seen=host.last_seen,
             why=verdict.why,
-            fatal=drain is not None and drain.fatal,
+            fatal=verdict.fatal or (drain is not None and drain.fatal),
             deadline=None if drain is None else drain.deadline,
+            accepts=drain is not None and drain.accepts,
+            automatic=verdict.automatic,
+            incident=incident,
             cause=verdict.cause,
         )
-    gpus = available_gpus(host, state)
+        if verdict.asks is not None:
+            reason = verdict.why.reason if drain is None else drain.reason
+            yield RepairRequested(
+                at=now, host=name, incident=incident, step=verdict.asks, reason=reason, evidence=evidence_lines(host)
+            )
+    gpus = available_gpus(host, state, now)
     if gpus != host.offered or (gpus and host.spec.gpu_type != host.offered_type):
         cause = None if verdict is None else verdict.cause
         yield CapacityChanged(at=now, host=name, gpus=gpus, gpu_type=host.spec.gpu_type, cause=cause)
@@ -74,14 +100,15 @@ def _watch_deadline(state: State, silence: Silence, name: HostId) -> Millis | No
     return silence.suspect_at(host, state.core) if watched else None
 
 
-def _next_silence(state: State, silence: Silence) -> Millis | None:
-    instants = [silence.lost_at(state.core.hosts[name], state.core) for name in state.suspects]
+def _next_instant(state: State, silence: Silence) -> Millis | None:
+    instants = list(state.timers.values())
+    instants += [silence.lost_at(state.core.hosts[name], state.core) for name in state.suspects]
     if state.watch.next_at is not None:
         instants.append(state.watch.next_at)
     return min(instants, default=None)
 
 
-def role(policy: Policy, *, started_at: Millis = 0) -> Role[State]:
+def role(policy: Policy, *, started_at: Millis = 0, plug: Plug = NO_PLUG) -> Role[State]:
     """Health as the loop and the simulator run it. `started_at`: silence before this instant is nobody's fault."""
     return Role(
         name="health",
@@ -89,7 +116,7 @@ def role(policy: Policy, *, started_at: Millis = 0) -> Role[State]:
         guard=Lane.HOSTS,
         initial=initial,
         evolve=partial(evolve, suspect_after_ms=policy.suspect_after_ms),
-        decide=partial(decide, silence=Silence(policy=policy, started_at=started_at)),
+        decide=partial(decide, silence=Silence(policy=policy, started_at=started_at), plug=plug),
         dump=dump,
         load=load,
     )

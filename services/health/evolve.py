@@ -3,19 +3,34 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from services.health.policy.silence import SIGNS_NEEDED, Survey
 from services.health.policy.transitions import check_transition
-from services.health.state import STORY_LENGTH, Change, Drain, Host, Return, State
-from tenure.domain.host import HostState
+from services.health.signals import SignalsReported, still_open
+from services.health.state import (
+    ENDS_MAX,
+    INCIDENTS_KEPT,
+    STORY_LENGTH,
+    Assigned,
+    Change,
+    Drain,
+    End,
+    Host,
+    Repair,
+    Return,
+    State,
+)
+from tenure.domain.host import EMPTIED, HostState
 from tenure.domain.ids import HostId
-from tenure.domain.reasons import Reason
+from tenure.domain.reasons import EndCause, Reason
 from tenure.domain.units import Millis
 from tenure.events.catalogue import Kind
 from tenure.events.fact import Recorded
-from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
+from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, RepairCompleted, ResumeRequested
 from tenure.events.placing import PlacementDeferred, RunAssigned, RunEnded
-from tenure.events.reports import Heartbeat, HostRegistered, HostSignal, still_open
+from tenure.events.reports import Heartbeat, HostRegistered
 
 
 def _host_registered(state: State, fact: HostRegistered, *, suspect_after_ms: Millis) -> None:
@@ -41,14 +56,28 @@ def _heartbeat(state: State, fact: Heartbeat, *, suspect_after_ms: Millis) -> No
         if host.state is HostState.HEALTHY and beat.gpus == host.gpus:
             continue
         host.gpus = beat.gpus
+        _count_gpus(host, fact.at)
         host.strange_runs = any(run not in host.runs for run in beat.runs)
         state.touched[beat.host] = None
 
 
-def _host_signal(state: State, fact: HostSignal) -> None:
+def _count_gpus(host: Host, at: Millis) -> None:
+    """Since when its beats name fewer working GPUs than it registered (S62)."""
+    if host.gpus is None or host.gpus >= host.spec.gpus:
+        if host.lacking_since is not None:
+            host.signals_over_at = max(host.signals_over_at, at)
+        host.lacking_since = None
+    elif host.lacking_since is None:
+        host.lacking_since = at
+
+
+def _signals_reported(state: State, fact: SignalsReported) -> None:
     host = state.core.hosts.get(fact.host)
-    if host is not None:  # else not registered yet
-        host.signals = still_open(host.signals, fact.signals)
+    if host is None:  # not registered yet
+        return
+    host.signals, host.signals_fact = still_open(host.signals, fact), fact.id
+    host.signals_over_at = max(host.signals_over_at, fact.at)
+    state.touched[fact.host] = None
 
 
 def _hear(host: Host, at: Millis, *, suspect_after_ms: Millis) -> None:
@@ -71,8 +100,14 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     if fact.state is HostState.LOST:
         host.strange_runs = True  # its runs are given up; whether it still has them is unknown until its next beat
     if fact.state is HostState.HEALTHY:
-        host.returned = None
+        _in_service(state, host, fact)
+    elif fact.incident and not host.incident:
+        host.incident = fact.incident
+    if fact.state is HostState.DRAINING:
+        _drains(host, fact)
+    host.held_back = fact.why.reason is Reason.HOST_HELD_BACK
     host.state, host.said_fatal, host.said_deadline = fact.state, fact.fatal, fact.deadline
+    host.said_accepts = fact.accepts
     host.story = (*host.story, Change(at=fact.at, state=fact.state, reason=fact.why.reason))[-STORY_LENGTH:]
     state.index(fact.host, host)
     state.touched[fact.host] = None
@@ -80,6 +115,34 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     state.core.mass_silence = Survey(silent=len(state.suspects), watched=len(state.watched)).is_mass
     if was_mass and not state.core.mass_silence:
         state.core.followed_since = max(state.core.followed_since, fact.at)
+
+
+def _in_service(state: State, host: Host, fact: HostStateChanged) -> None:
+    """It takes runs (again). Others that automation could not take for want of room are looked at again."""
+    host.returned = None
+    if host.state is HostState.HEALTHY:  # nothing but a word about it
+        return
+    if host.drain is not None and host.drain.automatic:
+        host.drain = None
+    if host.incident and host.drain is None:
+        host.incident, host.repair, host.cleared_at = "", None, fact.at
+    state.touched.update(state.held_back)
+
+
+def _drains(host: Host, fact: HostStateChanged) -> None:
+    """Evidence is as good as an order: it makes a drain, or one fatal that goes on."""
+    if host.drain is not None:
+        host.drain = msgspec.structs.replace(host.drain, fatal=host.drain.fatal or fact.fatal)
+    elif fact.automatic:
+        host.drain = Drain(
+            asked_at=fact.at,
+            asked_by=fact.cause or fact.id,
+            fatal=fact.fatal,
+            deadline=None,
+            automatic=True,
+            reason=fact.why.reason,
+        )
+        host.incidents = (*host.incidents, fact.at)[-INCIDENTS_KEPT:]
 
 
 def _capacity_changed(state: State, fact: CapacityChanged) -> None:
@@ -91,14 +154,7 @@ def _capacity_changed(state: State, fact: CapacityChanged) -> None:
 def _drain_completed(state: State, fact: DrainCompleted) -> None:
     host = state.core.hosts[fact.host]
     if host.drain is not None and host.drain.asked_at == fact.started_at:
-        drain = host.drain
-        host.drain = Drain(
-            asked_at=drain.asked_at,
-            asked_by=drain.asked_by,
-            fatal=drain.fatal,
-            deadline=drain.deadline,
-            completed=True,
-        )
+        host.drain = msgspec.structs.replace(host.drain, completed=True)
 
 
 def _drain_requested(state: State, fact: DrainRequested) -> None:
@@ -111,6 +167,9 @@ def _drain_requested(state: State, fact: DrainRequested) -> None:
         asked_by=fact.id,
         fatal=fact.fatal,
         deadline=fact.deadline,
+        accepts=fact.accepts,
+        automatic=before is not None and before.automatic,
+        reason=Reason.HOST_DRAIN_REQUESTED if before is None else before.reason,
         completed=before is not None and before.completed,
     )
     host.returned = None
@@ -119,28 +178,62 @@ def _drain_requested(state: State, fact: DrainRequested) -> None:
 
 def _return_asked(state: State, fact: ResumeRequested | RepairCompleted) -> None:
     host = state.core.hosts.get(fact.host)
-    if host is None or host.drain is None:
+    if host is None:
         return
-    reason = Reason.HOST_REPAIRED if isinstance(fact, RepairCompleted) else Reason.HOST_RESUMED
-    host.drain, host.returned = None, Return(reason=reason, asked_by=fact.id)
     state.touched[fact.host] = None
+    if isinstance(fact, RepairCompleted) and fact.incident:
+        _repair_answered(host, fact)
+    elif host.drain is not None or host.state in EMPTIED:
+        reason = Reason.HOST_REPAIRED if isinstance(fact, RepairCompleted) else Reason.HOST_RESUMED
+        host.drain, host.returned = None, Return(reason=reason, asked_by=fact.id)
+
+
+def _repair_requested(state: State, fact: RepairRequested) -> None:
+    state.core.hosts[fact.host].repair = Repair(step=fact.step, asked_at=fact.at)
+
+
+def _repair_answered(host: Host, fact: RepairCompleted) -> None:
+    """The plug's word counts once, for what it was asked last."""
+    asked = host.repair
+    awaited = asked is not None and asked.answered_at is None and asked.step is fact.step
+    if asked is not None and awaited and fact.incident == host.incident:
+        host.repair = msgspec.structs.replace(asked, answered_at=fact.at, ok=fact.ok, answer=fact.id)
 
 
 def _run_assigned(state: State, fact: RunAssigned) -> None:
     hosts = tuple(dict.fromkeys([place.host for place in fact.placement]))
-    state.core.run_hosts[fact.run] = hosts
+    state.core.assigned[fact.run] = Assigned(hosts=hosts, user=fact.user)
     for name in hosts:
         state.core.hosts[name].runs[fact.run] = None
 
 
 def _run_ended(state: State, fact: RunEnded) -> None:
-    hosts: tuple[HostId, ...] = state.core.run_hosts.pop(fact.run, ())
-    for name in hosts:
+    run = state.core.assigned.pop(fact.run, None)
+    if run is None:
+        return
+    for name in run.hosts:
         host = state.core.hosts[name]
         host.runs.pop(fact.run, None)
         overdue = host.overdue.pop(fact.run, False) is None
         if host.drain is not None or overdue:
             state.touched[name] = None
+    _count_end(state, fact, run)
+
+
+def _count_end(state: State, fact: RunEnded, run: Assigned) -> None:
+    """What the end of a run says about its hosts: it went well, or a replica failed first on one of them."""
+    launched = fact.why.numbers.get("started") is not False
+    if fact.cause_of_end is EndCause.COMPLETED:
+        died_on = None
+    elif fact.cause_of_end is EndCause.FAILED or not launched:
+        died_on = HostId(str(fact.why.numbers.get("host")))
+    else:
+        return
+    end = End(at=fact.at, job=fact.job, user=run.user, hosts=run.hosts, died_on=died_on, launched=launched)
+    state.core.ends.append(end)
+    del state.core.ends[:-ENDS_MAX]
+    if died_on in state.core.hosts:
+        state.touched[died_on] = None
 
 
 def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
@@ -161,7 +254,8 @@ _FOLD: dict[Kind, Callable[[State, Any], None]] = {
     RunAssigned: _run_assigned,
     RunEnded: _run_ended,
     PlacementDeferred: _placement_deferred,
-    HostSignal: _host_signal,
+    SignalsReported: _signals_reported,
+    RepairRequested: _repair_requested,
 }
 READS: tuple[Kind, ...] = (*_HEARD, *_FOLD)
 

@@ -5,26 +5,62 @@
 
 import msgspec
 
+from services.health.signals import Signal
 from services.health.watch import Watch
-from tenure.domain.host import HostSpec, HostState
-from tenure.domain.ids import LOG_START, FactId, HostId, Position, RunId
+from tenure.domain.host import HostSpec, HostState, RepairStep
+from tenure.domain.ids import LOG_START, FactId, HostId, JobId, Position, RunId, UserName
 from tenure.domain.reasons import Reason
 from tenure.domain.units import Millis
-from tenure.events.reports import HealthSignal
 
 WATCHED = (HostState.HEALTHY, HostState.DRAINING, HostState.SUSPECT)
+ENDS_MAX = 5_000
+INCIDENTS_KEPT = 16
 STORY_LENGTH = 8
 """State changes kept of each host, for the error of an illegal one."""
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
-    """The host is to be empty (P9). `completed`: it was, and that was said."""
+    """The host is to be empty (P9). `completed`: it was, and that was said. `automatic`: by evidence, not by people."""
 
     asked_at: Millis
     asked_by: FactId
     fatal: bool
     deadline: Millis | None
     completed: bool = False
+    accepts: bool = False
+    automatic: bool = False
+    reason: Reason = Reason.HOST_DRAIN_REQUESTED
+
+
+class Repair(msgspec.Struct, frozen=True, kw_only=True):
+    """What the plug was asked for last, and what it answered (None: nothing yet)."""
+
+    step: RepairStep
+    asked_at: Millis
+    answered_at: Millis | None = None
+    ok: bool = False
+    answer: FactId | None = None
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How a run ended: well (`died_on` None), or with the host whose replica was the first to fail.
+
+    Not `launched`: the host gave it up before all of it ran.
+    """
+
+    at: Millis
+    job: JobId
+    user: UserName
+    hosts: tuple[HostId, ...]
+    died_on: HostId | None
+    launched: bool = True
+
+
+class Assigned(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A run that has not ended: where it is, and whose."""
+
+    hosts: tuple[HostId, ...]
+    user: UserName
 
 
 class Return(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +93,7 @@ class Host(msgspec.Struct, kw_only=True):
     suspected_at: Millis = 0
     said_fatal: bool = False
     said_deadline: Millis | None = None
+    said_accepts: bool = False
     offered: int = 0
     offered_type: str = ""
     drain: Drain | None = None
@@ -66,8 +103,23 @@ class Host(msgspec.Struct, kw_only=True):
     overdue: dict[RunId, None] = {}
     """Those of them that it should have released by now (P7)."""
     story: tuple[Change, ...] = ()
-    signals: tuple[HealthSignal, ...] = ()
-    """Its open incidents, as its agent last said them."""
+    signals: tuple[Signal, ...] = ()
+    """What its agent last said of its devices ..."""
+    signals_fact: FactId | None = None
+    """... and when it said it: the latest fact, ..."""
+    signals_over_at: Millis = 0
+    """... and the latest instant at which any of it asked for a drain."""
+    cleared_at: Millis = 0
+    """It was taken for sound then: what was seen before is no evidence any more."""
+    lacking_since: Millis | None = None
+    """Its beats name fewer GPUs than it registered."""
+    incident: str = ""
+    """What began when it left service and ends with its return."""
+    incidents: tuple[Millis, ...] = ()
+    """When its latest incidents by automation began."""
+    held_back: bool = False
+    """There is evidence against it, but automation holds enough already: that was said."""
+    repair: Repair | None = None
 
     @property
     def is_held_up(self) -> bool:
@@ -80,7 +132,9 @@ class Core(msgspec.Struct, kw_only=True):
 
     position: Position = LOG_START
     hosts: dict[HostId, Host] = {}
-    run_hosts: dict[RunId, tuple[HostId, ...]] = {}
+    assigned: dict[RunId, Assigned] = {}
+    ends: list[End] = []
+    """How the latest runs ended, oldest first, at most `ENDS_MAX`."""
     last_beat: Millis = 0
     """The latest instant of any heartbeat."""
     followed_since: Millis = 0
@@ -98,6 +152,10 @@ class State:
         """Hosts of which something may have to be said. Scratch: `decide` drops those it has nothing to say of."""
         self.suspects: dict[HostId, None] = {}
         """Those that are silent."""
+        self.timers: dict[HostId, Millis] = {}
+        """When the verdict on a host may change by itself. Scratch, refreshed by `decide`."""
+        self.held_back: dict[HostId, None] = {}
+        """Hosts with evidence against them that automation may not take yet."""
         self.watched: dict[HostId, None] = {}
         """Hosts whose silence counts: healthy, draining, suspect."""
         self.watch = Watch()
@@ -109,6 +167,9 @@ class State:
         """Bring the indexes in line with the state of one host."""
         self.suspects.pop(name, None)
         self.watched.pop(name, None)
+        self.held_back.pop(name, None)
+        if host.held_back:
+            self.held_back[name] = None
         if host.state in WATCHED:
             self.watched[name] = None
         if host.state in (HostState.HEALTHY, HostState.DRAINING) or host.is_held_up:

@@ -76,6 +76,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     checkpoint_at: Millis | None
     why: Why
+    launched: bool = True
+    """Every replica of it ran."""
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -91,6 +93,10 @@ class Job(msgspec.Struct, kw_only=True):
     ending: Ending | None = None
     """Only between two facts that are written together, and after a log that was cut there (a power loss)."""
     cancelled_by: str | None = None
+    launches_given_up: int = 0
+    """So many of its latest runs were given up by a host before they started, in a row."""
+    held_until: Millis | None = None
+    """It is not started before, for that reason."""
 
     @property
     def queued(self) -> bool:

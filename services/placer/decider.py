@@ -23,6 +23,7 @@ def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
     if reported:
         return Decision(assumes=state.position, facts=reported)  # fold that first: it frees GPUs
     state.attention.clear()
+    state.release_held(now)
     if state.idle_until is not None and now < state.idle_until:
         return Decision(assumes=state.position, wake_at=state.idle_until)
     expired = list(escrow.expired(state, now))  # 2. what ran out
@@ -70,6 +71,7 @@ def next_change(state: State, now: Millis, *, policy: Policy) -> Millis:
     if state.waiting.lines or state.draining:
         instants += [state.loose.next_end(state.firm) or 0, state.reasons.again_at or 0]
     instants += next_due(state, now, policy=policy)
+    instants += state.held_jobs.values()
     return min((instant for instant in instants if instant > now), default=now + FAR_AWAY)
 
 

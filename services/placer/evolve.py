@@ -23,7 +23,7 @@ from tenure.domain.reasons import EndCause, Reason
 from tenure.events.budgets import JobAdmitted
 from tenure.events.catalogue import Kind
 from tenure.events.fact import Fact, Recorded
-from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
+from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import JobCancelRequested
 from tenure.events.placing import (
     JobFinished,
@@ -178,6 +178,8 @@ def _run_started(state: State, fact: RunStarted) -> None:
 def _run_preemption_requested(state: State, fact: RunPreemptionRequested) -> None:
     run = state.core.runs[fact.run]
     cause = EndCause.PREEMPTED if fact.escrow else EndCause.DRAINED
+    if fact.why.reason is Reason.DISRUPT_HOST_FATAL:  # the host failed it: refunded, and requeued in any case (P2)
+        cause = EndCause.HOST_LOST
     state.stop(run, Stop(cause_of_end=cause, by=fact.by, why=fact.why, at=fact.at))
     state.attention[fact.run] = None
     if fact.escrow and fact.deadline is not None:
@@ -206,6 +208,7 @@ def _run_ended(state: State, fact: RunEnded) -> None:
         exit_code=fact.exit_code,
         checkpoint_at=run.checkpoint_at,
         why=fact.why,
+        launched=fact.why.numbers.get("started") is not False,
     )
     state.ending[fact.job] = None
 
@@ -213,6 +216,8 @@ def _run_ended(state: State, fact: RunEnded) -> None:
 def _job_requeued(state: State, fact: JobRequeued) -> None:
     job = state.core.jobs[fact.job]
     job.resume_count, job.ending = fact.resume_count, None
+    job.held_until = fact.held_until
+    job.launches_given_up = job.launches_given_up + 1 if fact.held_until is not None else 0
     state.ending.pop(fact.job, None)
     state.index_job(job)
     if job.cancelled_by is not None:  # the cancel was written between the decision and this fact
@@ -271,6 +276,7 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
     HostStateChanged: _host_state_changed,
     CapacityChanged: _ignore,
     DrainCompleted: _ignore,
+    RepairRequested: _ignore,
     JobAdmitted: _job_admitted,
     JobCancelRequested: _job_cancel_requested,
     RankingPublished: _ranking_published,

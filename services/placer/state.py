@@ -79,6 +79,8 @@ class State:
         """By asker: victims of it that are on their way out."""
         self.ports: dict[int, int] = {}
         """MASTER_PORTs in use, by how many runs."""
+        self.held_jobs: dict[JobId, Millis] = {}
+        """Queued jobs that are not started before an instant: hosts gave up their launches."""
         self.draining: dict[HostId, None] = {}
         self.overdue: dict[HostId, dict[RunId, None]] = {}
         """Hosts that did not release in time what these runs hold (P7): nothing starts there until they are over."""
@@ -275,7 +277,9 @@ class State:
     def index_job(self, job: Job) -> None:
         """Count it among those who wait, if it does."""
         if job.queued and job.cancelled_by is None:
-            if job.job not in self.core.escrows:
+            if job.held_until is not None:
+                self.held_jobs[job.job] = job.held_until
+            elif job.job not in self.core.escrows:
                 self.waiting.add(job.job, job.spec)
                 self._note_told(job.job)
             said = self.core.said.get(job.job)
@@ -297,8 +301,17 @@ class State:
             if said is not None and said.reason is Reason.DEFER_NO_TIMETABLE:
                 line.told[job] = said.at
 
+    def release_held(self, now: Millis) -> None:
+        """Jobs that were held long enough wait like the others."""
+        for job_id in [job_id for job_id, until in self.held_jobs.items() if until <= now]:
+            del self.held_jobs[job_id]
+            if job_id not in self.core.escrows:
+                self.waiting.add(job_id, self.core.jobs[job_id].spec)
+            self.idle_until = None
+
     def unindex_job(self, job: JobId) -> None:
         """It does not wait any more."""
+        self.held_jobs.pop(job, None)
         self.waiting.remove(job)
         self.unsaid.pop(job, None)
 

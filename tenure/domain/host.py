@@ -14,8 +14,25 @@ class HostState(StrEnum):
     """Silent for a while: no new runs; its runs go on and are charged to its last heartbeat."""
     DRAINING = "draining"
     DRAINED = "drained"
+    REPAIRING = "repairing"
+    """Empty, and the repair plug works on it."""
+    PROBATION = "probation"
+    """Repaired, and its acceptance test runs: no gang before it is passed."""
+    FAILED = "failed"
+    """Automation is at its end with it: a person has to look at it and resume it."""
     LOST = "lost"
     """Silent for so long that its runs are given up (`host_lost`)."""
+
+
+class RepairStep(StrEnum):
+    """What the repair plug is asked for."""
+
+    REPAIR = "repair"
+    TEST = "test"
+
+
+EMPTIED = (HostState.DRAINED, HostState.REPAIRING, HostState.PROBATION, HostState.FAILED)
+"""A drain has emptied the host; in these it may be silent (a reboot, a machine that is opened)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

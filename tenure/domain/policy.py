@@ -41,3 +41,15 @@ class Policy:
     """A host silent for so long takes no new runs and is charged no further."""
     lost_after_ms: Millis = 5 * MINUTE
     """A host silent for so long is lost: its runs end as `host_lost`."""
+    signal_confirm_ms: Millis = MINUTE
+    """A signal that asks for a drain must have lasted so long, or two sources agree (P9). A fatal one acts at once."""
+    host_clear_ms: Millis = 30 * MINUTE
+    """A host drained for signals that are over for so long takes runs again; each incident of the day doubles it."""
+    automation_share: float = 0.1
+    """Automation holds at most this part of a cluster, of a block and of a GPU type at once; one host it may always."""
+    incidents_max: int = 3
+    """So many incidents of a host within a day, and it waits for a person instead of another repair."""
+    job_failures: int = 3
+    """So many runs that fail first on one host, of several jobs that fail nowhere else, are evidence against it."""
+    repair_limit_ms: Millis = 2 * HOUR
+    """A repair or an acceptance test that has not answered by then has failed."""

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     # a job goes back to the queue, or does not enter it
     REQUEUE_PREEMPTED = "requeue_preempted"
     REQUEUE_HOST_LOST = "requeue_host_lost"
+    REQUEUE_LAUNCH_FAILED = "requeue_launch_failed"
     REJECT_ADMISSION = "reject_admission"
     # a charge
     CHARGE_RUN = "charge_run"
@@ -68,6 +69,19 @@ class Reason(StrEnum):
     HOST_EMPTY = "host_empty"
     HOST_RESUMED = "host_resumed"
     HOST_REPAIRED = "host_repaired"
+    # ... by evidence
+    HOST_SIGNAL_FATAL = "host_signal_fatal"
+    HOST_SIGNALS = "host_signals"
+    HOST_GPUS_MISSING = "host_gpus_missing"
+    HOST_JOBS_FAIL = "host_jobs_fail"
+    HOST_LAUNCHES_FAIL = "host_launches_fail"
+    HOST_HELD_BACK = "host_held_back"
+    HOST_CLEARED = "host_cleared"
+    # ... on its way back
+    HOST_REPAIR_BEGUN = "host_repair_begun"
+    HOST_REPAIR_FAILED = "host_repair_failed"
+    HOST_TESTED = "host_tested"
+    HOST_BREAKS_AGAIN = "host_breaks_again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

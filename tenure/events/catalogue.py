@@ -2,7 +2,7 @@
 
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
 from tenure.events.fact import Fact
-from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
+from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
 from tenure.events.placing import (
     JobFinished,
@@ -39,6 +39,7 @@ AnyFact = (
     | CapacityChanged
     | DrainCompleted
     | HostStateChanged
+    | RepairRequested
     | JobFinished
     | JobRequeued
     | PlacementDeferred

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
+from tenure.domain.host import RepairStep
 from tenure.domain.ids import HostId, JobId, UserName
 from tenure.domain.job import JobSpec
 from tenure.domain.units import Millis
@@ -43,7 +44,10 @@ class JobCancelRequested(Fact, frozen=True, kw_only=True, tag=True):
 
 
 class DrainRequested(Fact, frozen=True, kw_only=True, tag=True):
-    """The host is to become empty (P9). `fatal` ends its runs now; `deadline` is when it must be empty."""
+    """The host is to become empty (P9). `fatal` ends its runs now; `deadline` is when it must be empty.
+
+    `accepts`: a maintenance window. Until the deadline it goes on with contracts that end before it.
+    """
 
     lane: ClassVar[Lane] = Lane.INTAKE
 
@@ -52,6 +56,7 @@ class DrainRequested(Fact, frozen=True, kw_only=True, tag=True):
     comment: str
     fatal: bool = False
     deadline: Millis | None = None
+    accepts: bool = False
 
 
 class ResumeRequested(Fact, frozen=True, kw_only=True, tag=True):
@@ -65,10 +70,16 @@ class ResumeRequested(Fact, frozen=True, kw_only=True, tag=True):
 
 
 class RepairCompleted(Fact, frozen=True, kw_only=True, tag=True):
-    """The host was repaired and may take runs again."""
+    """The host was repaired and may take runs again: a person says so, or the repair plug.
+
+    The plug's answer names the `incident` and `step` of its `RepairRequested`; not `ok`: a person is needed.
+    """
 
     lane: ClassVar[Lane] = Lane.INTAKE
 
     host: HostId
     by: UserName
     comment: str = ""
+    incident: str = ""
+    step: RepairStep = RepairStep.REPAIR
+    ok: bool = True

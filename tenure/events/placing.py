@@ -92,7 +92,7 @@ class RunEnded(Fact, frozen=True, kw_only=True, tag=True):
 
 
 class JobRequeued(Fact, frozen=True, kw_only=True, tag=True):
-    """The job is back in the queue with its original submit time (P10)."""
+    """The job is back in the queue with its original submit time (P10). Not to be started before `held_until`."""
 
     lane: ClassVar[Lane] = Lane.RUNS
 
@@ -101,6 +101,7 @@ class JobRequeued(Fact, frozen=True, kw_only=True, tag=True):
     submitted_at: Millis
     resume_count: int
     why: Why
+    held_until: Millis | None = None
 
 
 class JobFinished(Fact, frozen=True, kw_only=True, tag=True):

@@ -15,6 +15,7 @@
 `given: {roles: priority}` takes the deciders of the baseline instead of the services' own; `given: {hosts: ...}` is a
 size, or what `clusters:` of a cluster file is. `{at: 1m, every: 2m, times: 30, submit: n, ...}` submits n001, n002 ...
 `cases:` are the numbers of the field cases that a scenario settles: docs/checklists/field-cases.md.
+`plug: true` has a repair plug that repairs and tests, and `{answer: h000, ok: true}` is its word.
 
 Instants are lengths of time since the world began. A `then` entry matches a fact that has at least these values;
 `between: [1h, 61m]` bounds its instant; `count: 2` asks for exactly so many. `present: [key]` in a mapping asks that
@@ -28,12 +29,15 @@ from typing import Any
 
 import msgspec
 
+from services.health.policy.mending import Plug
+from services.health.signals import Signal
 from simulator.agents import Behaviour
 from simulator.baseline import PRIORITY
-from simulator.world import FAIR, World
+from simulator.world import FAIR, World, fair
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import BudgetPath, HostId, JobId, UserName
 from tenure.domain.job import JobSpec, Launch, Topology
+from tenure.domain.severity import Severity
 from tenure.domain.tree_check import check_tree
 from tenure.domain.units import Millis, format_duration, parse_duration
 from tenure.events.fact import Fact
@@ -56,7 +60,16 @@ _BEHAVIOUR = {
     "breaks_replica",
 }
 _ROLES = {"fair": FAIR, "priority": PRIORITY}
-_ACTIONS = ("submit", "cancel", "drain", "resume", "repaired", "silence", "speak", "tree", "restart")
+_OPTIONS = {
+    "drain": {"fatal", "empty_at"},
+    "answer": {"ok"},
+    "signal": {"source", "device", "code", "severity", "over"},
+    "lacks": {"gpus"},
+}
+_ACTIONS = (
+    *("submit", "cancel", "drain", "resume", "repaired", "answer", "signal", "lacks", "breaks", "mends"),
+    *("silence", "speak", "tree", "restart"),
+)
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -71,11 +84,12 @@ def load(path: Path) -> dict[str, Any]:
 def build(script: Mapping[str, Any]) -> World:
     """The world a script begins with."""
     given = script["given"]
+    roles = _ROLES[given.get("roles", "fair")]
     return World(
         hosts=_hosts(given["hosts"]),
         tree=check_tree({"budgets": given["budgets"]}),
         policy=build_policy(given.get("policy", {})),
-        roles=_ROLES[given.get("roles", "fair")],
+        roles=partial(fair, plug=Plug(repairs=True, tests=True)) if given.get("plug") else roles,
     )
 
 
@@ -149,7 +163,7 @@ def _holds(wanted: Any, found: Any) -> bool:
 
 def _act(world: World, entry: Mapping[str, Any]) -> None:
     action = next(name for name in _ACTIONS if name in entry)
-    unknown = set(entry) - {"at", action, *(_SPEC | _BEHAVIOUR if action == "submit" else {"fatal"})}
+    unknown = set(entry) - {"at", action, *(_SPEC | _BEHAVIOUR if action == "submit" else _OPTIONS.get(action, set()))}
     assert not unknown, f"unknown keys {unknown} in {entry}"
     subject = entry[action]
     match action:
@@ -159,19 +173,43 @@ def _act(world: World, entry: Mapping[str, Any]) -> None:
         case "cancel":
             world.cancel(JobId(subject))
         case "drain":
-            world.drain(HostId(subject), fatal=bool(entry.get("fatal", False)))
+            empty_at = instant(entry["empty_at"]) if "empty_at" in entry else None
+            world.drain(HostId(subject), fatal=bool(entry.get("fatal", False)), empty_at=empty_at)
         case "resume":
             world.resume(HostId(subject))
         case "repaired":
             world.repair(HostId(subject))
+        case "answer":
+            world.answer(HostId(subject), ok=entry["ok"])
+        case "signal":
+            world.signal(HostId(subject), _signal(entry, world.now), over=entry.get("over", False))
+        case "lacks":
+            world.agents.gpus[HostId(subject)] = entry["gpus"]
+        case "breaks":
+            world.agents.broken[HostId(subject)] = None
+        case "mends":
+            del world.agents.broken[HostId(subject)]
         case "silence":
-            world.agents.silent[HostId(subject)] = None
+            for name in subject if isinstance(subject, list) else [subject]:
+                world.agents.silent[HostId(name)] = None
         case "speak":
-            world.agents.speak_again(HostId(subject))
+            for name in subject if isinstance(subject, list) else [subject]:
+                world.agents.speak_again(HostId(name))
         case "tree":
             world.change_tree(check_tree({"budgets": subject}))
         case "restart":
             world.actor(subject).restart(with_snapshot=False)
+
+
+def _signal(entry: Mapping[str, Any], now: Millis) -> Signal:
+    return Signal(
+        source=entry.get("source", "kernel"),
+        device=entry.get("device", "gpu0"),
+        code=entry.get("code", "xid_79"),
+        severity=Severity(entry.get("severity", "fatal")),
+        first_at=now,
+        last_at=now,
+    )
 
 
 def _spec(entry: Mapping[str, Any]) -> JobSpec:

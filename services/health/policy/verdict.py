@@ -1,9 +1,14 @@
 """What a host's state should be now (P9 and the silence rule). None: as it is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from services.health.policy import evidence
+from services.health.policy.capacity import in_window
+from services.health.policy.mending import Mending
+from services.health.policy.radius import Radius
 from services.health.policy.silence import Silence, Survey
+from services.health.policy.transitions import Verdict
 from services.health.state import Core, Host
 from tenure.domain.host import HostState
 from tenure.domain.ids import FactId
@@ -12,22 +17,15 @@ from tenure.domain.units import Millis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The state a host goes to, why, and the request that led to it."""
-
-    state: HostState
-    why: Why
-    cause: FactId | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
     """The rules applied to one host at one instant. `survey` is None where nobody can be lost."""
 
     silence: Silence
+    mending: Mending
+    radius: Radius
     core: Core
     now: Millis
-    survey: Survey | None = field(default=None)
+    survey: Survey | None = None
 
     def judge(self, host: Host) -> Verdict | None:
         """The verdict on one host, by its present state."""
@@ -35,24 +33,32 @@ class Judge:
             case None:
                 return self._unheard(host)
             case HostState.HEALTHY:
-                return self._silent(host) or self._drain_asked(host) or self._overdue(host)
+                return self._silent(host) or self._drain_asked(host) or self._accused(host) or self._overdue(host)
             case HostState.DRAINING:
                 return self._silent(host) or self._draining(host)
-            case HostState.DRAINED:
-                return self._returned(host) if self.silence.is_heard(host, self.now) else None
             case HostState.SUSPECT if host.is_held_up:
                 return self._silent(host) or self._held_up(host)
             case HostState.SUSPECT:
                 return self._still_overdue(host) or self._back(host) or self._lost(host)
             case HostState.LOST:
                 return None if host.strange_runs else self._back(host)
+            case _:
+                return self.mending.mend(host, heard=self.silence.is_heard(host, self.now))
+
+    def next_at(self, host: Host) -> Millis | None:
+        """When the verdict may be another without a fact, beside silence (P11)."""
+        instants = [self.mending.next_at(host), evidence.next_at(host, self.now, policy=self.silence.policy)]
+        if host.drain is not None and host.drain.accepts:
+            instants.append(host.drain.deadline)
+        return min((instant for instant in instants if instant is not None and instant > self.now), default=None)
 
     def _unheard(self, host: Host) -> Verdict | None:
         """A registered host becomes usable with its first beat, if that is fresh."""
         if host.gpus is None or not self.silence.is_fresh(host, self.now):
             return None
         numbers = {"gpus": host.gpus}
-        return Verdict(state=resting_state(host), why=_why("P1", Reason.HOST_REGISTERED, numbers), cause=_asker(host))
+        state = resting_state(host, self.now)
+        return Verdict(state=state, why=_why("P1", Reason.HOST_REGISTERED, numbers), cause=_asker(host))
 
     def _silent(self, host: Host) -> Verdict | None:
         if not self.silence.is_silent(host, self.core, self.now):
@@ -83,27 +89,68 @@ class Judge:
             return None
         return _to_draining(host)
 
-    def _draining(self, host: Host) -> Verdict | None:
-        if host.drain is None:
-            return self._returned(host)
-        if not host.runs:
-            why = _why("P9", Reason.HOST_EMPTY, {"drained_ms": self.now - host.drain.asked_at})
-            return Verdict(state=HostState.DRAINED, why=why, cause=host.drain.asked_by)
-        if (host.drain.fatal, host.drain.deadline) != (host.said_fatal, host.said_deadline):
-            return _to_draining(host)
-        return None
-
-    def _returned(self, host: Host) -> Verdict | None:
-        if host.drain is not None or host.returned is None:
+    def _accused(self, host: Host) -> Verdict | None:
+        """Evidence drains a healthy host, unless automation holds enough already or most hosts are in trouble."""
+        found = evidence.weigh(host, self.core, self.now, policy=self.silence.policy)
+        if found is None:
             return None
-        return Verdict(state=HostState.HEALTHY, why=_why("P9", host.returned.reason, {}), cause=host.returned.asked_by)
+        limit = self._frozen() or self.radius.refuses(host.spec)
+        if limit is not None:
+            if host.held_back:
+                return None
+            why = _why("P9", Reason.HOST_HELD_BACK, {**found.numbers, **limit, "evidence": found.reason.value})
+            return Verdict(state=HostState.HEALTHY, why=why, cause=found.cause)
+        self.radius.taken.append(host.spec)
+        numbers = {**found.numbers, "runs": len(host.runs), "fatal": found.fatal}
+        return Verdict(
+            state=HostState.DRAINING,
+            why=_why("P9", found.reason, numbers),
+            cause=found.cause,
+            fatal=found.fatal,
+            automatic=True,
+        )
+
+    def _frozen(self) -> Mapping[str, Number] | None:
+        """S66, S67: while most hosts are silent nothing is drained by evidence; the fault is more likely ours."""
+        if not self.core.mass_silence:
+            return None
+        survey = self.silence.survey(self.core, self.now)
+        return {"hosts_silent": survey.silent, "hosts_watched": survey.watched}
+
+    def _draining(self, host: Host) -> Verdict | None:
+        drain = host.drain
+        if drain is None:
+            return self.mending.mend(host, heard=True)
+        if not host.runs and not in_window(host, self.now):
+            why = _why("P9", Reason.HOST_EMPTY, {"drained_ms": self.now - drain.asked_at})
+            return Verdict(state=HostState.DRAINED, why=why, cause=drain.asked_by, automatic=drain.automatic)
+        said = (host.said_fatal, host.said_deadline, host.said_accepts)
+        if (drain.fatal, drain.deadline, drain.accepts) != said:
+            return _to_draining(host)
+        return self._graver(host)
+
+    def _graver(self, host: Host) -> Verdict | None:
+        """A host that drains has lost a GPU meanwhile: its runs cannot go on."""
+        found = None if host.said_fatal else evidence.weigh(host, self.core, self.now, policy=self.silence.policy)
+        if found is None or not found.fatal or self._frozen() is not None:
+            return None
+        numbers = {**found.numbers, "runs": len(host.runs), "fatal": True}
+        assert host.drain is not None, "only a draining host is judged so"
+        return Verdict(
+            state=HostState.DRAINING,
+            why=_why("P9", found.reason, numbers),
+            cause=found.cause,
+            fatal=True,
+            automatic=host.drain.automatic,
+        )
 
     def _back(self, host: Host) -> Verdict | None:
         """A silent host is heard again: it goes back to what it was, or to what a drain meanwhile asks for."""
         if not self.silence.is_heard(host, self.now):
             return None
         numbers = {"signs": host.signs, "last_seen_ms_ago": self.now - host.last_seen}
-        return Verdict(state=resting_state(host), why=_why("P2", Reason.HOST_HEARD_AGAIN, numbers), cause=_asker(host))
+        state = resting_state(host, self.now)
+        return Verdict(state=state, why=_why("P2", Reason.HOST_HEARD_AGAIN, numbers), cause=_asker(host))
 
     def _given_up(self, host: Host) -> Verdict | None:
         if host.drain is None or not host.drain.fatal:
@@ -132,18 +179,21 @@ class Judge:
         return Verdict(state=HostState.LOST, why=_why("P2", Reason.HOST_SILENT_TOO_LONG, numbers))
 
 
-def resting_state(host: Host) -> HostState:
+def resting_state(host: Host, now: Millis) -> HostState:
     """The state of a host that is heard, by its drain alone."""
     if host.drain is None:
         return HostState.HEALTHY
-    return HostState.DRAINING if host.runs else HostState.DRAINED
+    return HostState.DRAINING if host.runs or in_window(host, now) else HostState.DRAINED
 
 
 def _to_draining(host: Host) -> Verdict:
-    assert host.drain is not None, "only a drain drains"
-    numbers = {"runs": len(host.runs), "fatal": host.drain.fatal, "deadline": host.drain.deadline}
+    drain = host.drain
+    assert drain is not None, "only a drain drains"
+    numbers = {"runs": len(host.runs), "fatal": drain.fatal, "deadline": drain.deadline}
     why = _why("P9", Reason.HOST_DRAIN_REQUESTED, numbers)
-    return Verdict(state=HostState.DRAINING, why=why, cause=host.drain.asked_by)
+    return Verdict(
+        state=HostState.DRAINING, why=why, cause=drain.asked_by, fatal=drain.fatal, automatic=drain.automatic
+    )
 
 
 def _asker(host: Host) -> FactId | None:

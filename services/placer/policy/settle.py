@@ -11,14 +11,16 @@ from services.placer.core import Ending, Job, Run, Stop
 from services.placer.state import State
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId
-from tenure.domain.reasons import EndCause, JobState, Reason, Why
-from tenure.domain.units import Millis
+from tenure.domain.reasons import EndCause, JobState, Number, Reason, Why
+from tenure.domain.units import MINUTE, SECOND, Millis
 from tenure.events.fact import Fact
 from tenure.events.placing import JobFinished, JobRequeued, RunEnded, RunStarted, RunStopRequested
 from tenure.events.reports import ReplicaExit
 
 FACTS_MAX = 900
 """Facts in one decision, a few more at most: an append of up to 1,000 is atomic."""
+HOLD_FIRST: Millis = 15 * SECOND
+HOLD_LONGEST: Millis = 15 * MINUTE
 
 _FINAL: dict[EndCause, JobState] = {
     EndCause.COMPLETED: JobState.COMPLETED,
@@ -112,7 +114,9 @@ def _end(run: Run, job: Job, lost: list[HostId], state: State, now: Millis) -> I
     stop = run.stop
     if lost and (stop is None or stop.cause_of_end not in (EndCause.CANCELLED, EndCause.FAILED)):
         cause, by = EndCause.HOST_LOST, str(lost[0])
-        why = Why(rule="P2", reason=Reason.STOP_HOST_LOST, numbers={"host": lost[0], "hosts_lost": len(lost)})
+        started = run.started_at is not None or not any(_gave_up(run, host) for host in lost)
+        loss: dict[str, Number] = {"host": lost[0], "hosts_lost": len(lost), "started": started}
+        why = Why(rule="P2", reason=Reason.STOP_HOST_LOST, numbers=loss)
     elif stop is not None and not _normal_exit_wins(run, stop, failure):
         cause, by, why = stop.cause_of_end, stop.by or "", stop.why
     elif failure is None:
@@ -133,6 +137,7 @@ def _end(run: Run, job: Job, lost: list[HostId], state: State, now: Millis) -> I
         exit_code=exit_code,
         checkpoint_at=run.checkpoint_at,
         why=why,
+        launched=why.numbers.get("started") is not False,
     )
     yield _next_for_job(ending, job, now)
 
@@ -140,6 +145,7 @@ def _end(run: Run, job: Job, lost: list[HostId], state: State, now: Millis) -> I
 def _normal_exit_wins(run: Run, stop: Stop, failure: ReplicaExit | None) -> bool:
     """P10: every replica of a preempted or drained run ended with status 0, and not after saving itself for later."""
     early = stop.cause_of_end in (EndCause.PREEMPTED, EndCause.DRAINED)
+    early = early or stop.why.reason is Reason.DISRUPT_HOST_FATAL
     saved_since = run.checkpoint_at is not None and run.checkpoint_at >= stop.at
     return early and failure is None and not saved_since
 
@@ -154,6 +160,11 @@ def _next_for_job(ending: Ending, job: Job, now: Millis) -> Fact:
         return _finished(job, _FINAL[cause], now, exit_code=ending.exit_code, why=ending.why)
     reason = Reason.REQUEUE_HOST_LOST if cause is EndCause.HOST_LOST else Reason.REQUEUE_PREEMPTED
     numbers = {"submitted_at_ms": job.submitted_at, "checkpoint_at_ms": ending.checkpoint_at, "runs": ending.number}
+    held_until = None
+    if not ending.launched:
+        reason, hold_ms = Reason.REQUEUE_LAUNCH_FAILED, hold_of(job.launches_given_up)
+        held_until = now + hold_ms
+        numbers |= {"launches_given_up": job.launches_given_up + 1, "hold_ms": hold_ms}
     return JobRequeued(
         at=now,
         job=job.job,
@@ -161,7 +172,13 @@ def _next_for_job(ending: Ending, job: Job, now: Millis) -> Fact:
         submitted_at=job.submitted_at,
         resume_count=job.resume_count + 1,
         why=Why(rule="P10", reason=reason, numbers=numbers),
+        held_until=held_until,
     )
+
+
+def hold_of(given_up: int) -> Millis:
+    """How long a job waits after a host gave up its launch: twice as long each time, so that it goes in no circle."""
+    return min(HOLD_FIRST << given_up, HOLD_LONGEST)
 
 
 def _finished(job: Job, state: JobState, now: Millis, *, exit_code: int | None, why: Why) -> JobFinished:

@@ -4,7 +4,7 @@ import pytest
 
 from services.gateway.reasons_in_words import WORDINGS, say_number, say_why
 from services.gateway.story import tell
-from tenure.domain.host import HostSpec, HostState
+from tenure.domain.host import HostSpec, HostState, RepairStep
 from tenure.domain.ids import HostId, JobId, RunId, UserName
 from tenure.domain.job import JobSpec, Launch
 from tenure.domain.reasons import EndCause, JobState, Reason, Why
@@ -13,7 +13,7 @@ from tenure.domain.tree import BudgetTree
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
 from tenure.events.catalogue import KINDS
 from tenure.events.fact import Fact
-from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged
+from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
 from tenure.events.placing import (
     JobFinished,
@@ -202,6 +202,21 @@ TOLD: list[tuple[Fact, str]] = [
     (ResumeRequested(at=AT, host=HOST, by=OLGA), "olga asked for h000 to take runs again."),
     (RepairCompleted(at=AT, host=HOST, by=OLGA, comment="new fan"), "olga repaired h000: new fan."),
     (CapacityChanged(at=AT, host=HOST, gpus=1, gpu_type="H100"), "h000 offers 1 GPU."),
+    (
+        RepairCompleted(at=AT, host=HOST, by=OLGA, incident="i", step=RepairStep.TEST, ok=False, comment="no CUDA"),
+        "olga could not test h000: no CUDA.",
+    ),
+    (
+        RepairRequested(
+            at=AT,
+            host=HOST,
+            incident="i@1",
+            step=RepairStep.REPAIR,
+            reason=Reason.HOST_SIGNALS,
+            evidence=("xid_79",),
+        ),
+        "The repair plug is to repair h000 for incident i@1 (xid_79).",
+    ),
     (DrainCompleted(at=AT, host=HOST, started_at=AT - 60_000), "h000 is empty, 1m after its drain began."),
     (
         HostStateChanged(at=AT, host=HOST, state=HostState.SUSPECT, previous=None, last_seen=AT, why=SILENT),

@@ -270,7 +270,7 @@ def test_a_drain_waits_for_who_opted_out() -> None:
     when[-1] = {"at": "1h", "drain": "h000", "fatal": True}
     world = play(when, hosts="1x8")
     assert {told.run for told in of_kind(world, RunPreemptionRequested)} == {"kept.1", "sweep.1"}
-    assert of_kind(world, RunEnded, run="kept.1", cause_of_end=EndCause.DRAINED)[0].at == HOUR
+    assert of_kind(world, RunEnded, run="kept.1", cause_of_end=EndCause.HOST_LOST)[0].at == HOUR
 
 
 def test_a_lost_host_brings_its_jobs_back_to_the_queue() -> None:

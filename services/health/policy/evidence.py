@@ -1,0 +1,86 @@
+"""P9, what speaks against a host that is heard: its devices' signals, GPUs it lacks, runs that die on it.
+
+Nothing acts on one doubtful word. A device's fatal signal stands alone; a custom check never does; what asks for a
+drain has to last, or a second source has to agree. A signal that comes and goes is watched.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from services.health.policy.blame import blamed
+from services.health.signals import Signal
+from services.health.state import Core, Host
+from tenure.domain.ids import FactId
+from tenure.domain.policy import Policy
+from tenure.domain.reasons import Number, Reason
+from tenure.domain.severity import Severity
+from tenure.domain.units import Millis
+
+CUSTOM = "check:"
+"""Sources of people's own checks begin so."""
+AGREEING = 2
+"""So many sources need not wait for each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is to be done with the host, and the numbers that say why."""
+
+    fatal: bool
+    reason: Reason
+    numbers: Mapping[str, Number]
+    cause: FactId | None = None
+
+
+def weigh(host: Host, core: Core, now: Millis, *, policy: Policy) -> Evidence | None:
+    """The gravest evidence against the host; None when it is sound for all we know."""
+    found = _signals(host, now, policy=policy) or _lacking(host, now, policy=policy)
+    if found is None and (against := blamed(host, core, now, policy=policy)) is not None:
+        found = Evidence(fatal=False, reason=against[0], numbers=against[1])
+    return found
+
+
+def next_at(host: Host, now: Millis, *, policy: Policy) -> Millis | None:
+    """When what is doubtful now will have lasted long enough (P11)."""
+    instants = [signal.first_at + policy.signal_confirm_ms for signal in asking(host)]
+    if host.lacking_since is not None:
+        instants.append(host.lacking_since + policy.signal_confirm_ms)
+    return min((instant for instant in instants if instant > now), default=None)
+
+
+def asking(host: Host) -> list[Signal]:
+    """Open signals that ask for more than to be watched, and were seen after the host was last taken for sound."""
+    open_signals = [s for s in host.signals if s.severity is not Severity.WATCH and s.last_at > host.cleared_at]
+    return sorted(open_signals, key=lambda signal: (-signal.severity.rank, signal.first_at, signal.key))
+
+
+def _signals(host: Host, now: Millis, *, policy: Policy) -> Evidence | None:
+    signals = asking(host)
+    if not signals:
+        return None
+    agreeing = len({signal.source for signal in signals}) >= AGREEING
+    for signal in signals:
+        lasted_ms = now - signal.first_at
+        numbers = {
+            "source": signal.source,
+            "device": signal.device,
+            "code": signal.code,
+            "severity": signal.severity.value,
+            "lasted_ms": lasted_ms,
+            "signals": len(signals),
+        }
+        if signal.severity is Severity.FATAL and (agreeing or not signal.source.startswith(CUSTOM)):
+            return Evidence(fatal=True, reason=Reason.HOST_SIGNAL_FATAL, numbers=numbers, cause=host.signals_fact)
+        if agreeing or lasted_ms >= policy.signal_confirm_ms:
+            numbers["confirm_ms"] = policy.signal_confirm_ms
+            return Evidence(fatal=False, reason=Reason.HOST_SIGNALS, numbers=numbers, cause=host.signals_fact)
+    return None
+
+
+def _lacking(host: Host, now: Millis, *, policy: Policy) -> Evidence | None:
+    """S62: its beats name fewer working GPUs than it registered, for a while."""
+    since = host.lacking_since
+    if since is None or now - since < policy.signal_confirm_ms:
+        return None
+    numbers = {"gpus": host.gpus, "gpus_registered": host.spec.gpus, "lasted_ms": now - since}
+    return Evidence(fatal=False, reason=Reason.HOST_GPUS_MISSING, numbers=numbers)

@@ -1,0 +1,108 @@
+"""P9, the way back of an empty host: repair plug, acceptance test, a clear spell, or a person.
+
+Automation ends with an answer that is not ok, with one that does not come, and with a host that breaks again and again
+in a day (flap damping): then it is failed, and a person resumes it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from services.health.policy.evidence import asking
+from services.health.policy.transitions import Verdict
+from services.health.state import Host, Repair
+from tenure.domain.host import HostState, RepairStep
+from tenure.domain.ids import FactId
+from tenure.domain.policy import Policy
+from tenure.domain.reasons import Number, Reason, Why
+from tenure.domain.units import DAY, Millis
+
+_PASSING = (Reason.HOST_SIGNALS, Reason.HOST_GPUS_MISSING)
+"""What was evidence for a drain may be over by itself. A host that runs died on, or a lost GPU, is looked after."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plug:
+    """What the repair plug of this installation can do."""
+
+    repairs: bool = False
+    tests: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mending:
+    """The rules at one instant. `heard`: the host really is there."""
+
+    policy: Policy
+    plug: Plug
+    now: Millis
+
+    def mend(self, host: Host, *, heard: bool) -> Verdict | None:
+        """What an empty host goes to next."""
+        if host.returned is not None and host.drain is None:
+            return self._sound(host, host.returned.reason, {}, host.returned.asked_by) if heard else None
+        match host.state:
+            case HostState.DRAINED if host.drain is not None and host.drain.automatic:
+                return self._drained(host, heard=heard)
+            case HostState.REPAIRING | HostState.PROBATION if host.repair is not None:
+                return self._answered(host, host.repair, heard=heard)
+            case _:
+                return None
+
+    def next_at(self, host: Host) -> Millis | None:
+        """When that changes by itself (P11)."""
+        if host.state in (HostState.REPAIRING, HostState.PROBATION) and host.repair is not None:
+            return host.repair.asked_at + self.policy.repair_limit_ms
+        if host.state is HostState.DRAINED and host.drain is not None and host.drain.automatic:
+            return self._clear_at(host)
+        return None
+
+    def _drained(self, host: Host, *, heard: bool) -> Verdict | None:
+        number = self._incidents(host)
+        if number >= self.policy.incidents_max:
+            numbers = {"incidents": number, "incidents_max": self.policy.incidents_max, "window_ms": DAY}
+            return Verdict(state=HostState.FAILED, why=_why(Reason.HOST_BREAKS_AGAIN, numbers))
+        if self.plug.repairs:
+            why = _why(Reason.HOST_REPAIR_BEGUN, {"incidents": number, "signals": len(asking(host))})
+            return Verdict(state=HostState.REPAIRING, why=why, asks=RepairStep.REPAIR)
+        clear_at = self._clear_at(host)
+        if clear_at is None or self.now < clear_at or not heard:
+            return None
+        numbers = {"clear_ms": self.now - host.signals_over_at, "incidents": number}
+        return self._sound(host, Reason.HOST_CLEARED, numbers, host.signals_fact)
+
+    def _answered(self, host: Host, repair: Repair, *, heard: bool) -> Verdict | None:
+        waited = {"step": repair.step.value, "waited_ms": self.now - repair.asked_at}
+        if repair.answered_at is not None and not repair.ok:
+            return Verdict(
+                state=HostState.FAILED,
+                why=_why(Reason.HOST_REPAIR_FAILED, {**waited, "ok": False}),
+                cause=repair.answer,
+            )
+        if repair.answered_at is not None and heard:
+            tested = repair.step is RepairStep.TEST
+            return self._sound(host, Reason.HOST_TESTED if tested else Reason.HOST_REPAIRED, waited, repair.answer)
+        if self.now >= repair.asked_at + self.policy.repair_limit_ms:
+            numbers = {**waited, "limit_ms": self.policy.repair_limit_ms, "heard": heard}
+            return Verdict(state=HostState.FAILED, why=_why(Reason.HOST_REPAIR_FAILED, numbers))
+        return None
+
+    def _sound(self, host: Host, reason: Reason, numbers: Mapping[str, Number], cause: FactId | None) -> Verdict:
+        """Back in service, by way of the acceptance test unless it was passed or a person answers for it."""
+        tests = self.plug.tests and reason in (Reason.HOST_REPAIRED, Reason.HOST_CLEARED)
+        if tests and host.state not in (HostState.PROBATION, HostState.DRAINING):
+            return Verdict(state=HostState.PROBATION, why=_why(reason, numbers), cause=cause, asks=RepairStep.TEST)
+        return Verdict(state=HostState.HEALTHY, why=_why(reason, numbers), cause=cause)
+
+    def _incidents(self, host: Host) -> int:
+        return sum(self.now - began < DAY for began in host.incidents)
+
+    def _clear_at(self, host: Host) -> Millis | None:
+        """When its signals will have been over for long enough; None while they are not, or cannot be."""
+        assert host.drain is not None, "only a drain is cleared"
+        if host.drain.reason not in _PASSING or asking(host) or host.lacking_since is not None:
+            return None
+        return host.signals_over_at + (self.policy.host_clear_ms << max(0, self._incidents(host) - 1))
+
+
+def _why(reason: Reason, numbers: Mapping[str, Number]) -> Why:
+    return Why(rule="P9", reason=reason, numbers=numbers)
