@@ -175,6 +175,8 @@ def from_host(entry: HostEntry, state: State, *, now: Millis) -> hosts_pb2.Host:
         signals=[
             _from_signal(each) for each in sorted(entry.signals, key=lambda each: (-each.severity.rank, each.key))
         ],
+        deadline_ms=entry.drain_deadline or 0,
+        accepts=entry.drain_accepts,
     )
 
 

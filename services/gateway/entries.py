@@ -98,6 +98,8 @@ class HostEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     drain_fatal: bool = False
     signals: tuple[HealthSignal, ...] = ()
     """What its agent said of its health that is not over."""
+    drain_deadline: Millis | None = None
+    drain_accepts: bool = False
 
     @property
     def takes_runs(self) -> bool:

@@ -15,6 +15,7 @@ from services.gateway.entries import (
 )
 from services.gateway.policy.resubmission import body_of
 from services.gateway.policy.transitions import finished_state, next_state
+from services.gateway.reasons_in_words import BY_AUTOMATION, say_why
 from services.gateway.state import Ranking, State
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId, RunId
@@ -297,7 +298,9 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     if entry is not None:
         entry.state, entry.last_seen = fact.state, max(entry.last_seen, fact.last_seen)
         if fact.state in _DRAINED:
-            entry.drain_fatal = fact.fatal
+            entry.drain_fatal, entry.drain_deadline, entry.drain_accepts = fact.fatal, fact.deadline, fact.accepts
+        if fact.why.reason in BY_AUTOMATION:
+            entry.comment = say_why(fact.why)
         state.changed[fact.host] = None
 
 
@@ -311,11 +314,12 @@ def _drain_requested(state: State, fact: DrainRequested) -> None:
     entry = state.hosts.get(fact.host)
     if entry is not None:
         entry.drain_asked, entry.drain_fatal, entry.comment = True, fact.fatal, fact.comment
+        entry.drain_deadline, entry.drain_accepts = fact.deadline, fact.accepts
 
 
 def _back_requested(state: State, fact: ResumeRequested | RepairCompleted) -> None:
     entry = state.hosts.get(fact.host)
-    if entry is not None:
+    if entry is not None and not (isinstance(fact, RepairCompleted) and fact.incident):  # the plug's: health says more
         entry.drain_asked, entry.drain_fatal, entry.comment = False, False, fact.comment
 
 

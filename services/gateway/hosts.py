@@ -47,7 +47,10 @@ class Hosts(hosts_pb2_grpc.HostsServicer):
             raise Refusal(field="deadline_ms", problem="negative", fix="give an instant to come, or 0 for none")
         deadline = request.deadline_ms or None
         host = await self._ask(
-            request.host, lambda state: drain(state, request.host, order, fatal=request.fatal, deadline=deadline)
+            request.host,
+            lambda state: drain(
+                state, request.host, order, fatal=request.fatal, deadline=deadline, accepts=request.accepts
+            ),
         )
         return hosts_pb2.DrainHostResponse(host=host)
 

@@ -218,6 +218,20 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
     ),
 }
 
+BY_AUTOMATION = (
+    _R.HOST_SIGNAL_FATAL,
+    _R.HOST_SIGNALS,
+    _R.HOST_GPUS_MISSING,
+    _R.HOST_JOBS_FAIL,
+    _R.HOST_LAUNCHES_FAIL,
+    _R.HOST_HELD_BACK,
+    _R.HOST_CLEARED,
+    _R.HOST_REPAIR_FAILED,
+    _R.HOST_TESTED,
+    _R.HOST_BREAKS_AGAIN,
+)
+"""Why a host is where it is by no order of a person: shown as the comment on it."""
+
 KEPT: dict[Reason, str] = {
     _R.KEEP_NOT_STARTED: "just starting",
     _R.KEEP_PROTECTED: "protected",

@@ -19,12 +19,19 @@ LOOK_AGAIN_AFTER: Millis = 10 * MINUTE
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered host. It takes runs only while healthy."""
+    """A registered host. It takes runs while healthy, and before a maintenance window those that end in time."""
 
     spec: HostSpec
     state: HostState | None = None
     last_seen: Millis = 0
     fatal: bool = False
+    deadline: Millis | None = None
+    accepts: bool = False
+
+    @property
+    def open_until(self) -> Millis | None:
+        """It drains for a maintenance window, and takes contracts that end before this instant (P9)."""
+        return self.deadline if self.accepts and not self.fatal and self.state is HostState.DRAINING else None
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):

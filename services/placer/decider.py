@@ -4,7 +4,7 @@ from functools import partial
 
 from services.placer.evolve import READS, evolve
 from services.placer.policy import escrow
-from services.placer.policy.drain import drain
+from services.placer.policy.drain import drain, next_told
 from services.placer.policy.openings import Openings
 from services.placer.policy.reserve import drop_broken, honour, next_due
 from services.placer.policy.settle import settle
@@ -72,6 +72,7 @@ def next_change(state: State, now: Millis, *, policy: Policy) -> Millis:
         instants += [state.loose.next_end(state.firm) or 0, state.reasons.again_at or 0]
     instants += next_due(state, now, policy=policy)
     instants += state.held_jobs.values()
+    instants += next_told(state)
     return min((instant for instant in instants if instant > now), default=now + FAR_AWAY)
 
 

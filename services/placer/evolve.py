@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from services.placer.core import (
     CANCELLED_EARLY_MAX,
     LOOK_AGAIN_AFTER,
@@ -44,12 +46,8 @@ from tenure.events.reports import CheckpointReported, HostRegistered, ReplicasEx
 def _host_registered(state: State, fact: HostRegistered) -> None:
     for spec in fact.hosts:
         known = state.core.hosts.get(spec.host)
-        state.core.hosts[spec.host] = Host(
-            spec=spec,
-            state=known.state if known else None,
-            last_seen=known.last_seen if known else fact.at,
-            fatal=known.fatal if known else False,
-        )
+        host = Host(spec=spec, last_seen=fact.at) if known is None else msgspec.structs.replace(known, spec=spec)
+        state.core.hosts[spec.host] = host
         if known is None or known.spec != spec:
             state.layouts.register(spec)
         state.largest_host = max(state.largest_host, spec.gpus)
@@ -58,7 +56,14 @@ def _host_registered(state: State, fact: HostRegistered) -> None:
 
 def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     host = state.core.hosts[fact.host]
-    state.core.hosts[fact.host] = Host(spec=host.spec, state=fact.state, last_seen=fact.last_seen, fatal=fact.fatal)
+    state.core.hosts[fact.host] = Host(
+        spec=host.spec,
+        state=fact.state,
+        last_seen=fact.last_seen,
+        fatal=fact.fatal,
+        deadline=fact.deadline,
+        accepts=fact.accepts,
+    )
     state.refresh(fact.host)
     if fact.why.reason is Reason.HOST_OVERDUE:
         state.write_off(fact.host)

@@ -10,7 +10,7 @@ import msgspec
 
 from services.placer.alike import Waiting
 from services.placer.blocks import Layouts
-from services.placer.core import Core, Escrow, Job, Reservation, Run, Said, Stop, all_gpus, gpu_mask, masks_of
+from services.placer.core import Core, Escrow, Host, Job, Reservation, Run, Said, Stop, all_gpus, gpu_mask, masks_of
 from services.placer.loose import Holding, Loose
 from services.placer.policy.openings import Openings
 from services.placer.room import Room
@@ -64,6 +64,8 @@ class State:
         """What is free, on healthy hosts."""
         self.reach = Room(self.layouts)
         """The same with all that `loose` runs hold: nobody can ever get more now."""
+        self.windows = Room(self.layouts)
+        """What is free on hosts that take contracts which end before their maintenance window (P9)."""
         self.loose = Loose()
         self.firm: dict[RunId, Firm] = {}
         """Allocated runs that started, were not told to end, and are not known to be past their protection."""
@@ -329,7 +331,9 @@ class State:
         if not self.takes_runs(name):
             self.room.drop(name)
             self.reach.drop(name)
+            self._refresh_window(name, host)
             return
+        self.windows.drop(name)
         spec = host.spec
         everything = all_gpus(spec.gpus)
         free = everything & ~self.held.get(name, 0) & ~self.escrowed.get(name, 0)
@@ -338,6 +342,13 @@ class State:
         freed = free & ~(self.room.set(pool, name, free) or 0)
         if within & ~(self.reach.set(pool, name, within) or 0) or freed:
             self.grown += 1
+
+    def _refresh_window(self, name: HostId, host: Host) -> None:
+        if host.open_until is None:
+            self.windows.drop(name)
+            return
+        free = all_gpus(host.spec.gpus) & ~self.held.get(name, 0) & ~self.escrowed.get(name, 0)
+        self.windows.set((host.spec.cluster, host.spec.gpu_type), name, free)
 
     def _keep(self, placement: Placement) -> None:
         for host, gpus in gpus_by_host(placement).items():

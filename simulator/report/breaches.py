@@ -34,6 +34,7 @@ class _Watch:
     def __init__(self) -> None:
         self.found: list[str] = []
         self.states: dict[HostId, HostState] = {}
+        self.open_until: dict[HostId, Millis] = {}
         self.held: dict[HostId, int] = {}
         """The GPUs held on a host, a bit each."""
         self.masks: dict[tuple[int, ...], int] = {}
@@ -78,6 +79,12 @@ def find_breaches(recorded: Iterable[Recorded]) -> list[str]:
 
 def _host_state(watch: _Watch, fact: HostStateChanged) -> None:
     watch.states[fact.host] = fact.state
+    watch.open_until[fact.host] = fact.deadline or 0 if fact.accepts and fact.state is HostState.DRAINING else 0
+
+
+def _ends_before_window(watch: _Watch, fact: RunAssigned, host: HostId) -> bool:
+    """P9: before a maintenance window a draining host takes contracts that end in time."""
+    return fact.at + fact.min_runtime_ms <= watch.open_until.get(host, 0)
 
 
 def _admitted(watch: _Watch, fact: JobAdmitted) -> None:
@@ -106,7 +113,7 @@ def _assigned(watch: _Watch, fact: RunAssigned) -> None:
         if taken & mask:
             watch.say(f"I1: {fact.run} is given GPUs of {host} that are held")
         held[host] = taken | mask
-        if states.get(host) is not HostState.HEALTHY:
+        if states.get(host) is not HostState.HEALTHY and not _ends_before_window(watch, fact, host):
             watch.say(f"I7: {fact.run} starts on {host}, which is {states.get(host)}")
     watch.running[fact.job] = fact
     if fact.why.reason is Reason.START_AT_RISK:

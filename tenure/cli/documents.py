@@ -222,6 +222,8 @@ def host(value: "hosts_pb2.Host") -> Document:
             }
             for signal in value.signals
         ],
+        **instant("deadline", value.deadline_ms),
+        "accepts": value.accepts,
     }
 
 

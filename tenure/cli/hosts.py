@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tenure.v1 import hosts_pb2
 
 STATE_STYLES = {"healthy": "green", "suspect": "yellow", "draining": "magenta", "drained": "magenta", "lost": "red"}
+STATE_STYLES |= {"repairing": "cyan", "probation": "cyan", "failed": "red"}
 COLUMNS = (
     Column(title="HOST"),
     Column(title="STATE"),
@@ -97,19 +98,33 @@ def drain(
         int,
         typer.Option(parser=parsing.duration, metavar="TIME", help="Must be empty in this time.", show_default="none"),
     ] = 0,
+    empty_at: Annotated[
+        int,
+        typer.Option(
+            parser=parsing.instant,
+            metavar="WHEN",
+            help="Maintenance then: until then take what ends before. '8h' from now, or 2026-12-01T22:00.",
+            show_default="none",
+        ),
+    ] = 0,
     fatal: Annotated[bool, typer.Option("--fatal", help="The host is broken: end its runs now.")] = False,
     as_json: Json = False,
 ) -> None:
     """Take no new runs on a host; unallocated runs stop now, allocated ones when their minimum is reached."""
-    until = words.now_ms() + deadline if deadline else 0
+    if deadline and empty_at:
+        raise typer.BadParameter("--deadline stops new runs now, --empty-at later; give one of them")
+    until = empty_at or (words.now_ms() + deadline if deadline else 0)
     with connect() as client:
-        _show(client.drain(host, user=caller(), comment=reason, fatal=fatal, deadline_ms=until), as_json=as_json)
+        drained = client.drain(
+            host, user=caller(), comment=reason, fatal=fatal, deadline_ms=until, accepts=bool(empty_at)
+        )
+    _show(drained, as_json=as_json)
 
 
 @group.command()
 def resume(
     host: HostArgument,
-    comment: Annotated[str, typer.Option("--comment", "-m", help="Kept in the log.")] = "",
+    comment: Annotated[str, typer.Option("--reason", "-r", "--comment", "-m", help="Why; kept in the log.")] = "",
     as_json: Json = False,
 ) -> None:
     """Take runs on a host again."""
@@ -164,4 +179,7 @@ def _show(host: "hosts_pb2.Host", *, as_json: bool) -> None:
     if host.empty_at_ms:
         waits = f" (waits for {host.waits_for})" if host.waits_for else ""
         parts.append(cell(f", empty at {words.clock(host.empty_at_ms, now=words.now_ms())} at the latest{waits}"))
+    if host.deadline_ms and host.empty_at_ms > host.deadline_ms:
+        late = words.age(host.empty_at_ms - host.deadline_ms)
+        parts.append(cell(f"; that is {late} after its deadline, by contracts made before", "yellow"))
     say(*parts)

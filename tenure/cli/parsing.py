@@ -1,7 +1,10 @@
 """How command-line values are read. Each parser says in one line what is wrong; typer adds the option's name."""
 
+from datetime import datetime
+
 import typer
 
+from tenure.cli.words import now_ms
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import Millis, parse_duration
 
@@ -16,6 +19,20 @@ def duration(text: str | Millis) -> Millis:
         return parse_duration(text, field="")
     except Refusal as refusal:
         raise typer.BadParameter(f"{refusal.problem}; {refusal.fix}") from refusal
+
+
+def instant(text: str | Millis) -> Millis:
+    """An instant in epoch milliseconds: so long from now (`8h`), or a date and time (`2026-12-01T22:00`, local)."""
+    if isinstance(text, int):
+        return text
+    try:
+        return now_ms() + parse_duration(text, field="")
+    except Refusal:
+        pass
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no time; write 8h, or 2026-12-01T22:00") from error
 
 
 def whole_number(text: str | int) -> int:

@@ -220,13 +220,16 @@ class Client:
         return self._call(self._hosts.Fragmentation, hosts_pb2.FragmentationRequest())
 
     def drain(
-        self, host: str, *, user: str, comment: str, fatal: bool = False, deadline_ms: int = 0
+        self, host: str, *, user: str, comment: str, fatal: bool = False, deadline_ms: int = 0, accepts: bool = False
     ) -> "hosts_pb2.Host":
-        """Take no new runs on the host (P9). `deadline_ms` is an instant, 0 for none; `fatal` ends its runs now."""
+        """Take no new runs on the host (P9). `deadline_ms` is an instant, 0 for none; `fatal` ends its runs now.
+
+        `accepts`: until the deadline it takes runs whose contract ends before it.
+        """
         from tenure.v1 import hosts_pb2
 
         request = hosts_pb2.DrainHostRequest(
-            host=host, user=user, comment=comment, fatal=fatal, deadline_ms=deadline_ms
+            host=host, user=user, comment=comment, fatal=fatal, deadline_ms=deadline_ms, accepts=accepts
         )
         return self._call(self._hosts.Drain, request).host
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15tenure/v1/hosts.proto\x12\ttenure.v1\"\xfb\x01\n\x04Host\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\x12\r\n\x05\x62lock\x18\x03 \x01(\t\x12\x10\n\x08gpu_type\x18\x04 \x01(\t\x12\x0c\n\x04gpus\x18\x05 \x01(\x03\x12\x11\n\tgpus_held\x18\x06 \x01(\x03\x12\r\n\x05state\x18\x07 \x01(\t\x12\x14\n\x0clast_seen_ms\x18\x08 \x01(\x03\x12\x0c\n\x04runs\x18\t \x03(\t\x12\x0f\n\x07\x63omment\x18\n \x01(\t\x12\x13\n\x0b\x65mpty_at_ms\x18\x0b \x01(\x03\x12\x11\n\twaits_for\x18\x0c \x01(\t\x12&\n\x07signals\x18\x14 \x03(\x0b\x32\x15.tenure.v1.HostSignal\"\xa4\x01\n\nHostSignal\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\t\x12\x0c\n\x04\x63ode\x18\x03 \x01(\t\x12\x10\n\x08severity\x18\x04 \x01(\t\x12\x0c\n\x04text\x18\x05 \x01(\t\x12\r\n\x05\x63ount\x18\x06 \x01(\x03\x12\x13\n\x0b\x66irst_at_ms\x18\x07 \x01(\x03\x12\x12\n\nlast_at_ms\x18\x08 \x01(\x03\x12\x10\n\x08\x65vidence\x18\t \x01(\t\"\"\n\x10ListHostsRequest\x12\x0e\n\x06states\x18\x01 \x03(\t\"3\n\x11ListHostsResponse\x12\x1e\n\x05hosts\x18\x01 \x03(\x0b\x32\x0f.tenure.v1.Host\"c\n\x10\x44rainHostRequest\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0f\n\x07\x63omment\x18\x03 \x01(\t\x12\r\n\x05\x66\x61tal\x18\x04 \x01(\x08\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x05 \x01(\x03\"2\n\x11\x44rainHostResponse\x12\x1d\n\x04host\x18\x01 \x01(\x0b\x32\x0f.tenure.v1.Host\"@\n\x11ResumeHostRequest\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0f\n\x07\x63omment\x18\x03 \x01(\t\"3\n\x12ResumeHostResponse\x12\x1d\n\x04host\x18\x01 \x01(\x0b\x32\x0f.tenure.v1.Host\"D\n\x15\x43ompleteRepairRequest\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0f\n\x07\x63omment\x18\x03 \x01(\t\"7\n\x16\x43ompleteRepairResponse\x12\x1d\n\x04host\x18\x01 \x01(\x0b\x32\x0f.tenure.v1.Host\"\x16\n\x14\x46ragmentationRequest\"T\n\x15\x46ragmentationResponse\x12+\n\x05pools\x18\x01 \x03(\x0b\x32\x1c.tenure.v1.PoolFragmentation\x12\x0e\n\x06now_ms\x18\x02 \x01(\x03\"\xc3\x02\n\x11PoolFragmentation\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x10\n\x08gpu_type\x18\x02 \x01(\t\x12\r\n\x05hosts\x18\x03 \x01(\x03\x12\x0c\n\x04gpus\x18\x04 \x01(\x03\x12\x11\n\tgpus_free\x18\x05 \x01(\x03\x12\x1c\n\x14hosts_with_gpus_free\x18\x06 \x01(\x03\x12\x14\n\x0clargest_hole\x18\x07 \x01(\x03\x12\x19\n\x11hosts_wholly_free\x18\x08 \x01(\x03\x12\x17\n\x0fgpus_giving_way\x18\t \x01(\x03\x12\x16\n\x0egpus_in_escrow\x18\n \x01(\x03\x12\x15\n\rgpus_reserved\x18\x0b \x01(\x03\x12\x1c\n\x14gpus_past_protection\x18\x0c \x01(\x03\x12&\n\tprospects\x18\r \x03(\x0b\x32\x13.tenure.v1.Prospect\"m\n\x08Prospect\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\'\n\tplaceable\x18\x02 \x01(\x0b\x32\x14.tenure.v1.Placeable\x12)\n\x0bif_p5_gives\x18\x03 \x01(\x0b\x32\x14.tenure.v1.Placeable\"W\n\tPlaceable\x12\x0c\n\x04gpus\x18\x01 \x01(\x03\x12\x13\n\x0bwhole_hosts\x18\x02 \x01(\x03\x12\'\n\x07largest\x18\x03 \x03(\x0b\x32\x16.tenure.v1.LargestGang\"9\n\x0bLargestGang\x12\x18\n\x10gpus_per_replica\x18\x01 \x01(\x03\x12\x10\n\x08replicas\x18\x02 \x01(\x03\x32\x80\x03\n\x05Hosts\x12\x41\n\x04List\x12\x1b.tenure.v1.ListHostsRequest\x1a\x1c.tenure.v1.ListHostsResponse\x12\x42\n\x05\x44rain\x12\x1b.tenure.v1.DrainHostRequest\x1a\x1c.tenure.v1.DrainHostResponse\x12\x45\n\x06Resume\x12\x1c.tenure.v1.ResumeHostRequest\x1a\x1d.tenure.v1.ResumeHostResponse\x12U\n\x0e\x43ompleteRepair\x12 .tenure.v1.CompleteRepairRequest\x1a!.tenure.v1.CompleteRepairResponse\x12R\n\rFragmentation\x12\x1f.tenure.v1.FragmentationRequest\x1a .tenure.v1.FragmentationResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15tenure/v1/hosts.proto\x12\ttenure.v1\"\xfb\x01\n\x04Host\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\x12\r\n\x05\x62lock\x18\x03 \x01(\t\x12\x10\n\x08gpu_type\x18\x04 \x01(\t\x12\x0c\n\x04gpus\x18\x05 \x01(\x03\x12\x11\n\tgpus_held\x18\x06 \x01(\x03\x12\r\n\x05state\x18\x07 \x01(\t\x12\x14\n\x0clast_seen_ms\x18\x08 \x01(\x03\x12\x0c\n\x04runs\x18\t \x03(\t\x12\x0f\n\x07\x63omment\x18\n \x01(\t\x12\x13\n\x0b\x65mpty_at_ms\x18\x0b \x01(\x03\x12\x11\n\twaits_for\x18\x0c \x01(\t\x12&\n\x07signals\x18\x14 \x03(\x0b\x32\x15.tenure.v1.HostSignal\"\xca\x01\n\nHostSignal\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\t\x12\x0c\n\x04\x63ode\x18\x03 \x01(\t\x12\x10\n\x08severity\x18\x04 \x01(\t\x12\x0c\n\x04text\x18\x05 \x01(\t\x12\r\n\x05\x63ount\x18\x06 \x01(\x03\x12\x13\n\x0b\x66irst_at_ms\x18\x07 \x01(\x03\x12\x12\n\nlast_at_ms\x18\x08 \x01(\x03\x12\x10\n\x08\x65vidence\x18\t \x01(\t\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\r \x01(\x03\x12\x0f\n\x07\x61\x63\x63\x65pts\x18\x0e \x01(\x08\"\"\n\x10ListHostsRequest\x12\x0e\n\x06states\x18\x01 \x03(\t\"3\n\x11ListHostsResponse\x12\x1e\n\x05hosts\x18\x01 \x03(\x0b\x32\x0f.tenure.v1.Host\"t\n\x10\x44rainHostRequest\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0f\n\x07\x63omment\x18\x03 \x01(\t\x12\r\n\x05\x66\x61tal\x18\x04 \x01(\x08\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x05 \x01(\x03\x12\x0f\n\x07\x61\x63\x63\x65pts\x18\x06 \x01(\x08\"2\n\x11\x44rainHostResponse\x12\x1d\n\x04host\x18\x01 \x01(\x0b\x32\x0f.tenure.v1.Host\"@\n\x11ResumeHostRequest\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0f\n\x07\x63omment\x18\x03 \x01(\t\"3\n\x12ResumeHostResponse\x12\x1d\n\x04host\x18\x01 \x01(\x0b\x32\x0f.tenure.v1.Host\"D\n\x15\x43ompleteRepairRequest\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0f\n\x07\x63omment\x18\x03 \x01(\t\"7\n\x16\x43ompleteRepairResponse\x12\x1d\n\x04host\x18\x01 \x01(\x0b\x32\x0f.tenure.v1.Host\"\x16\n\x14\x46ragmentationRequest\"T\n\x15\x46ragmentationResponse\x12+\n\x05pools\x18\x01 \x03(\x0b\x32\x1c.tenure.v1.PoolFragmentation\x12\x0e\n\x06now_ms\x18\x02 \x01(\x03\"\xc3\x02\n\x11PoolFragmentation\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x10\n\x08gpu_type\x18\x02 \x01(\t\x12\r\n\x05hosts\x18\x03 \x01(\x03\x12\x0c\n\x04gpus\x18\x04 \x01(\x03\x12\x11\n\tgpus_free\x18\x05 \x01(\x03\x12\x1c\n\x14hosts_with_gpus_free\x18\x06 \x01(\x03\x12\x14\n\x0clargest_hole\x18\x07 \x01(\x03\x12\x19\n\x11hosts_wholly_free\x18\x08 \x01(\x03\x12\x17\n\x0fgpus_giving_way\x18\t \x01(\x03\x12\x16\n\x0egpus_in_escrow\x18\n \x01(\x03\x12\x15\n\rgpus_reserved\x18\x0b \x01(\x03\x12\x1c\n\x14gpus_past_protection\x18\x0c \x01(\x03\x12&\n\tprospects\x18\r \x03(\x0b\x32\x13.tenure.v1.Prospect\"m\n\x08Prospect\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\'\n\tplaceable\x18\x02 \x01(\x0b\x32\x14.tenure.v1.Placeable\x12)\n\x0bif_p5_gives\x18\x03 \x01(\x0b\x32\x14.tenure.v1.Placeable\"W\n\tPlaceable\x12\x0c\n\x04gpus\x18\x01 \x01(\x03\x12\x13\n\x0bwhole_hosts\x18\x02 \x01(\x03\x12\'\n\x07largest\x18\x03 \x03(\x0b\x32\x16.tenure.v1.LargestGang\"9\n\x0bLargestGang\x12\x18\n\x10gpus_per_replica\x18\x01 \x01(\x03\x12\x10\n\x08replicas\x18\x02 \x01(\x03\x32\x80\x03\n\x05Hosts\x12\x41\n\x04List\x12\x1b.tenure.v1.ListHostsRequest\x1a\x1c.tenure.v1.ListHostsResponse\x12\x42\n\x05\x44rain\x12\x1b.tenure.v1.DrainHostRequest\x1a\x1c.tenure.v1.DrainHostResponse\x12\x45\n\x06Resume\x12\x1c.tenure.v1.ResumeHostRequest\x1a\x1d.tenure.v1.ResumeHostResponse\x12U\n\x0e\x43ompleteRepair\x12 .tenure.v1.CompleteRepairRequest\x1a!.tenure.v1.CompleteRepairResponse\x12R\n\rFragmentation\x12\x1f.tenure.v1.FragmentationRequest\x1a .tenure.v1.FragmentationResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,35 +34,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HOST']._serialized_start=37
   _globals['_HOST']._serialized_end=288
   _globals['_HOSTSIGNAL']._serialized_start=291
-  _globals['_HOSTSIGNAL']._serialized_end=455
-  _globals['_LISTHOSTSREQUEST']._serialized_start=457
-  _globals['_LISTHOSTSREQUEST']._serialized_end=491
-  _globals['_LISTHOSTSRESPONSE']._serialized_start=493
-  _globals['_LISTHOSTSRESPONSE']._serialized_end=544
-  _globals['_DRAINHOSTREQUEST']._serialized_start=546
-  _globals['_DRAINHOSTREQUEST']._serialized_end=645
-  _globals['_DRAINHOSTRESPONSE']._serialized_start=647
-  _globals['_DRAINHOSTRESPONSE']._serialized_end=697
-  _globals['_RESUMEHOSTREQUEST']._serialized_start=699
-  _globals['_RESUMEHOSTREQUEST']._serialized_end=763
-  _globals['_RESUMEHOSTRESPONSE']._serialized_start=765
-  _globals['_RESUMEHOSTRESPONSE']._serialized_end=816
-  _globals['_COMPLETEREPAIRREQUEST']._serialized_start=818
-  _globals['_COMPLETEREPAIRREQUEST']._serialized_end=886
-  _globals['_COMPLETEREPAIRRESPONSE']._serialized_start=888
-  _globals['_COMPLETEREPAIRRESPONSE']._serialized_end=943
-  _globals['_FRAGMENTATIONREQUEST']._serialized_start=945
-  _globals['_FRAGMENTATIONREQUEST']._serialized_end=967
-  _globals['_FRAGMENTATIONRESPONSE']._serialized_start=969
-  _globals['_FRAGMENTATIONRESPONSE']._serialized_end=1053
-  _globals['_POOLFRAGMENTATION']._serialized_start=1056
-  _globals['_POOLFRAGMENTATION']._serialized_end=1379
-  _globals['_PROSPECT']._serialized_start=1381
-  _globals['_PROSPECT']._serialized_end=1490
-  _globals['_PLACEABLE']._serialized_start=1492
-  _globals['_PLACEABLE']._serialized_end=1579
-  _globals['_LARGESTGANG']._serialized_start=1581
-  _globals['_LARGESTGANG']._serialized_end=1638
-  _globals['_HOSTS']._serialized_start=1641
-  _globals['_HOSTS']._serialized_end=2025
+  _globals['_HOSTSIGNAL']._serialized_end=493
+  _globals['_LISTHOSTSREQUEST']._serialized_start=495
+  _globals['_LISTHOSTSREQUEST']._serialized_end=529
+  _globals['_LISTHOSTSRESPONSE']._serialized_start=531
+  _globals['_LISTHOSTSRESPONSE']._serialized_end=582
+  _globals['_DRAINHOSTREQUEST']._serialized_start=584
+  _globals['_DRAINHOSTREQUEST']._serialized_end=700
+  _globals['_DRAINHOSTRESPONSE']._serialized_start=702
+  _globals['_DRAINHOSTRESPONSE']._serialized_end=752
+  _globals['_RESUMEHOSTREQUEST']._serialized_start=754
+  _globals['_RESUMEHOSTREQUEST']._serialized_end=818
+  _globals['_RESUMEHOSTRESPONSE']._serialized_start=820
+  _globals['_RESUMEHOSTRESPONSE']._serialized_end=871
+  _globals['_COMPLETEREPAIRREQUEST']._serialized_start=873
+  _globals['_COMPLETEREPAIRREQUEST']._serialized_end=941
+  _globals['_COMPLETEREPAIRRESPONSE']._serialized_start=943
+  _globals['_COMPLETEREPAIRRESPONSE']._serialized_end=998
+  _globals['_FRAGMENTATIONREQUEST']._serialized_start=1000
+  _globals['_FRAGMENTATIONREQUEST']._serialized_end=1022
+  _globals['_FRAGMENTATIONRESPONSE']._serialized_start=1024
+  _globals['_FRAGMENTATIONRESPONSE']._serialized_end=1108
+  _globals['_POOLFRAGMENTATION']._serialized_start=1111
+  _globals['_POOLFRAGMENTATION']._serialized_end=1434
+  _globals['_PROSPECT']._serialized_start=1436
+  _globals['_PROSPECT']._serialized_end=1545
+  _globals['_PLACEABLE']._serialized_start=1547
+  _globals['_PLACEABLE']._serialized_end=1634
+  _globals['_LARGESTGANG']._serialized_start=1636
+  _globals['_LARGESTGANG']._serialized_end=1693
+  _globals['_HOSTS']._serialized_start=1696
+  _globals['_HOSTS']._serialized_end=2080
 # @@protoc_insertion_point(module_scope)

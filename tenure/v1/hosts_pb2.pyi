@@ -42,7 +42,7 @@ class Host(_message.Message):
     gpus: _builtins.int
     gpus_held: _builtins.int
     state: _builtins.str
-    """healthy, suspect, draining, drained, lost."""
+    """healthy, suspect, draining, drained, repairing, probation, failed, lost."""
     last_seen_ms: _builtins.int
     comment: _builtins.str
     empty_at_ms: _builtins.int
@@ -95,6 +95,8 @@ class HostSignal(_message.Message):
     FIRST_AT_MS_FIELD_NUMBER: _builtins.int
     LAST_AT_MS_FIELD_NUMBER: _builtins.int
     EVIDENCE_FIELD_NUMBER: _builtins.int
+    DEADLINE_MS_FIELD_NUMBER: _builtins.int
+    ACCEPTS_FIELD_NUMBER: _builtins.int
     source: _builtins.str
     """kernel, nvml, ports, check:NAME ..."""
     device: _builtins.str
@@ -108,6 +110,10 @@ class HostSignal(_message.Message):
     last_at_ms: _builtins.int
     evidence: _builtins.str
     """The line it was read from."""
+    deadline_ms: _builtins.int
+    """When a drain is to be done by; 0 for no such time."""
+    accepts: _builtins.bool
+    """Until then it takes contracts that end before (a maintenance window)."""
     def __init__(
         self,
         *,
@@ -120,10 +126,12 @@ class HostSignal(_message.Message):
         first_at_ms: _builtins.int = ...,
         last_at_ms: _builtins.int = ...,
         evidence: _builtins.str = ...,
+        deadline_ms: _builtins.int = ...,
+        accepts: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "count", b"count", "device", b"device", "evidence", b"evidence", "first_at_ms", b"first_at_ms", "last_at_ms", b"last_at_ms", "severity", b"severity", "source", b"source", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts", b"accepts", "code", b"code", "count", b"count", "deadline_ms", b"deadline_ms", "device", b"device", "evidence", b"evidence", "first_at_ms", b"first_at_ms", "last_at_ms", b"last_at_ms", "severity", b"severity", "source", b"source", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -178,11 +186,14 @@ class DrainHostRequest(_message.Message):
     COMMENT_FIELD_NUMBER: _builtins.int
     FATAL_FIELD_NUMBER: _builtins.int
     DEADLINE_MS_FIELD_NUMBER: _builtins.int
+    ACCEPTS_FIELD_NUMBER: _builtins.int
     host: _builtins.str
     user: _builtins.str
     comment: _builtins.str
     fatal: _builtins.bool
     deadline_ms: _builtins.int
+    accepts: _builtins.bool
+    """A maintenance window begins at the deadline: until then the host takes contracts that end before it."""
     def __init__(
         self,
         *,
@@ -191,10 +202,11 @@ class DrainHostRequest(_message.Message):
         comment: _builtins.str = ...,
         fatal: _builtins.bool = ...,
         deadline_ms: _builtins.int = ...,
+        accepts: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "deadline_ms", b"deadline_ms", "fatal", b"fatal", "host", b"host", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts", b"accepts", "comment", b"comment", "deadline_ms", b"deadline_ms", "fatal", b"fatal", "host", b"host", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

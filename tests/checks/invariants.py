@@ -42,20 +42,27 @@ def check_log(recorded: Sequence[Recorded]) -> None:
 
 
 def check_holding(facts: Iterable[Fact]) -> None:
-    """I1: a GPU is never held by two runs. I7: nothing starts on a host that is not healthy, or is overdue (P7)."""
+    """I1: a GPU is never held by two runs.
+
+    I7: nothing starts on a host that is not healthy (or opens a window, P9), or is overdue (P7).
+    """
     holders: dict[tuple[HostId, int], RunId] = {}
     overdue: dict[RunId, list[HostId]] = defaultdict(list)
     states: dict[HostId, HostState] = {}
+    windows: dict[HostId, int] = {}
     placed: dict[RunId, RunAssigned] = {}
     for fact in facts:
         if isinstance(fact, HostStateChanged):
             states[fact.host] = fact.state
+            windows[fact.host] = fact.deadline or 0 if fact.accepts and fact.state is HostState.DRAINING else 0
         elif isinstance(fact, RunAssigned):
             placed[fact.run] = fact
             for host, gpus in gpus_by_host(fact.placement).items():
                 stuck = sorted(run for run, hosts in overdue.items() if host in hosts)
                 assert not stuck, f"I7: {fact.run} on {host}, which does not release {stuck}"
-                assert states.get(host) is HostState.HEALTHY, f"I7: {fact.run} on {host}, which is {states.get(host)}"
+                in_time = fact.at + fact.min_runtime_ms <= windows.get(host, 0)
+                healthy = states.get(host) is HostState.HEALTHY
+                assert healthy or in_time, f"I7: {fact.run} on {host}, which is {states.get(host)}"
                 for gpu in gpus:
                     assert (host, gpu) not in holders, f"I1: {fact.run} and {holders[host, gpu]} hold {host}/{gpu}"
                     holders[host, gpu] = fact.run

@@ -10,14 +10,20 @@ from tenure.domain.units import Millis
 def emptied_at(state: State, host: HostEntry, *, now: Millis) -> tuple[Millis, RunId] | None:
     """When the host is empty at the latest by its runs' contracts, and the run it waits for longest.
 
-    None when it does not drain, or is empty. A run that has not started yet counts from its assignment.
+    None when it does not drain, or is empty. Before a maintenance window it works
+    until that begins. A run that has not started yet counts from its assignment.
     """
     if host.state is not HostState.DRAINING and not host.drain_asked:
         return None
+    window = host.drain_deadline if host.drain_accepts and not host.drain_fatal else None
     runs = [run for run_id in host.runs if (run := _run(state, run_id)) is not None]
     if not runs:
-        return None
-    ends = {run.run: now if host.drain_fatal or not run.allocated else max(now, run.contract_ends_at) for run in runs}
+        return None if window is None or window <= now else (window, RunId(""))
+    earliest = now if window is None else max(now, window)
+    ends = {
+        run.run: earliest if host.drain_fatal or not run.allocated else max(earliest, run.contract_ends_at)
+        for run in runs
+    }
     longest = max(ends, key=lambda run_id: (ends[run_id], run_id))
     return ends[longest], longest
 

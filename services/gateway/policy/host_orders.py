@@ -4,26 +4,32 @@ from services.gateway.entries import HostEntry
 from services.gateway.order import Order
 from services.gateway.refusals import NotFound, WrongState
 from services.gateway.state import State
-from tenure.domain.host import HostState
+from tenure.domain.host import EMPTIED, HostState
 from tenure.domain.ids import HostId
 from tenure.domain.nearest import did_you_mean, shown
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import Millis
 from tenure.events.intake import DrainRequested, RepairCompleted, ResumeRequested
 
-_DRAINED = (HostState.DRAINING, HostState.DRAINED)
+_DRAINED = (HostState.DRAINING, *EMPTIED)
 
 
-def drain(state: State, host: str, order: Order, *, fatal: bool, deadline: Millis | None) -> DrainRequested:
+def drain(
+    state: State, host: str, order: Order, *, fatal: bool, deadline: Millis | None, accepts: bool = False
+) -> DrainRequested:
     """The wish to empty a host. Raises `NotFound`, `Refusal`, or `WrongState` when it drains already.
 
-    A drain that goes on may still be made fatal.
+    `accepts`: a maintenance window begins at the deadline, and until then it takes what ends before. A drain that goes
+    on may still be made fatal.
     """
     entry = find_host(state, host)
     if not order.comment.strip():
         raise Refusal(field="comment", problem="empty", fix="say why the host is to be drained, for those who wait")
     if deadline is not None and deadline <= order.now:
         raise Refusal(field="deadline_ms", problem="not in the future", fix="give an instant to come, or 0 for none")
+    if accepts and (deadline is None or fatal):
+        problem = "a fatal drain waits for nothing" if fatal else "no deadline to work towards"
+        raise Refusal(field="accepts", problem=problem, fix="give a deadline for a window, or no window")
     if _drains(entry) and not (fatal and not entry.drain_fatal):
         said = f" ({entry.comment})" if entry.comment else ""
         stage = entry.state if entry.state in _DRAINED else HostState.DRAINING
@@ -37,6 +43,7 @@ def drain(state: State, host: str, order: Order, *, fatal: bool, deadline: Milli
         comment=order.comment,
         fatal=fatal,
         deadline=deadline,
+        accepts=accepts,
     )
 
 

@@ -6,10 +6,12 @@ Where one job of a class cannot start, the next cannot either: what is usable on
 from dataclasses import dataclass, field
 from itertools import islice
 
+from services.placer.alike import Line
 from services.placer.core import Job, masks_of
 from services.placer.policy import escrow
 from services.placer.policy.assign import Ports, assign
 from services.placer.policy.defer import tell
+from services.placer.policy.drain import fit_before_window
 from services.placer.policy.hope import hopeful, within_reach
 from services.placer.policy.openings import Openings
 from services.placer.policy.outside import Outside
@@ -25,7 +27,7 @@ from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact
-from tenure.events.placing import PlacementDeferred, RunPreemptionRequested
+from tenure.events.placing import PlacementDeferred, RunAssigned, RunPreemptionRequested
 
 STARTS_MAX = 500
 """Starts in one decision; the next follows at once. Bounds the time between reading the log and writing it."""
@@ -55,10 +57,11 @@ def plan_starts(state: State, now: Millis, *, openings: Openings, policy: Policy
     When nothing starts, a timetable for a gang that has none (P8), else the reasons that were not said yet.
     """
     plan, standings = Plan(openings, Ports(state), Outside(state, now)), openings.standings
-    with state.room.trial():
+    with state.room.trial(), state.windows.trial():
         for freed in islice(escrow.ready(state), STARTS_MAX):
             _start(plan, state, state.core.jobs[freed.job], freed.placement, now, Reason.START_ESCROW_COMPLETE)
         _serve(plan, state, now, policy=policy)
+        _serve_before_windows(plan, state, now)
     if not plan.facts:
         state.barren = (state.grown, state.ratios)
     return (
@@ -111,6 +114,27 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
             return
 
 
+def _serve_before_windows(plan: Plan, state: State, now: Millis) -> None:
+    """Who found nothing elsewhere may go where maintenance comes, if its contract ends before (P9)."""
+    if not state.windows.free:
+        return
+    served = {fact.job for fact in plan.facts if isinstance(fact, RunAssigned | PlacementDeferred)}
+    hopeless: dict[Line, None] = {}
+    for rank, job_id in enumerate(state.core.order, start=1):
+        line = state.waiting.line_of.get(job_id)
+        if line is None or line in hopeless or job_id in served:
+            continue
+        if plan.started >= STARTS_MAX or len(plan.facts) >= FACTS_MAX:
+            return
+        job = state.core.jobs[job_id]
+        placement = fit_before_window(state, job.spec, now)
+        if placement is None:
+            hopeless[line] = None
+        else:
+            reason = Reason.START_IN_ORDER if job.spec.allocated else Reason.START_UNALLOCATED_FILL
+            _start(plan, state, job, placement, now, reason, rank=rank)
+
+
 def _fit(plan: Plan, state: State, job: Job) -> Placement | None:
     """Where the job fits whole, outside the reservations that its contract would be in the way of (P8)."""
     spec = job.spec
@@ -150,6 +174,7 @@ def _start(
     plan.facts.append(assign(state, job, placement, now, port=plan.ports.take(), why=why))
     plan.started += 1
     state.room.take(placement)
+    state.windows.take(placement)
     if job.spec.allocated and reason is not Reason.START_ESCROW_COMPLETE:
         plan.standings.add(job.spec.budget, job.spec.commitment_gpu_ms)
 
