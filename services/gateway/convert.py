@@ -172,11 +172,11 @@ def from_host(entry: HostEntry, state: State, *, now: Millis) -> hosts_pb2.Host:
         comment=entry.comment,
         empty_at_ms=empty_at,
         waits_for=waits_for,
+        deadline_ms=entry.drain_deadline or 0,
+        accepts=entry.drain_accepts,
         signals=[
             _from_signal(each) for each in sorted(entry.signals, key=lambda each: (-each.severity.rank, each.key))
         ],
-        deadline_ms=entry.drain_deadline or 0,
-        accepts=entry.drain_accepts,
     )
 
 

@@ -10,7 +10,7 @@ from services.health.policy.radius import Radius
 from services.health.policy.silence import Silence
 from services.health.policy.transitions import Verdict, check_transition
 from services.health.policy.verdict import Judge
-from services.health.repairs import evidence_lines
+from services.health.repairs import evidence_lines, to_hand_over
 from services.health.state import Host, State, dump, initial, load
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId
@@ -40,16 +40,19 @@ def decide(state: State, now: Millis, *, silence: Silence, plug: Plug) -> Decisi
     mending, radius = Mending(policy=silence.policy, plug=plug, now=now), Radius(policy=silence.policy, core=core)
     judge = Judge(silence=silence, mending=mending, radius=radius, core=core, now=now, survey=survey)
     facts: list[Fact] = []
+    looked_at: list[Host] = []
     for name in sorted(state.touched | dict.fromkeys(silent) | dict.fromkeys(timed) | state.suspects):  # 3. the others
         host = core.hosts[name]  # are as they were
         changes = list(_changes(host, judge.judge(host), now))
         facts += changes
+        looked_at.append(host)
         if not changes:
             state.touched.pop(name, None)
         _set_timer(state, name, judge.next_at(host))
         if len(facts) >= FACTS_MAX:
             break
-    return Decision(assumes=core.position, facts=facts, wake_at=_next_instant(state, silence))  # 4.
+    orders = () if facts else to_hand_over(state, looked_at)  # 4. what is on record is handed to the plug
+    return Decision(assumes=core.position, facts=facts, instructions=orders, wake_at=_next_instant(state, silence))
 
 
 def _set_timer(state: State, name: HostId, due: Millis | None) -> None:

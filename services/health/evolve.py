@@ -189,7 +189,9 @@ def _return_asked(state: State, fact: ResumeRequested | RepairCompleted) -> None
 
 
 def _repair_requested(state: State, fact: RepairRequested) -> None:
-    state.core.hosts[fact.host].repair = Repair(step=fact.step, asked_at=fact.at)
+    repair = Repair(step=fact.step, reason=fact.reason, asked_at=fact.at, evidence=fact.evidence)
+    state.core.hosts[fact.host].repair = repair
+    state.touched[fact.host] = None
 
 
 def _repair_answered(host: Host, fact: RepairCompleted) -> None:

@@ -1,18 +1,43 @@
 """The health role as a process."""
 
+import asyncio
 from collections.abc import Sequence
 
 from services.health.decider import role
+from services.health.hands import Hands
+from services.health.repair_options import build_repair_options
 from tenure.runtime.clock import WallClock
-from tenure.runtime.service import Service, argument_parser, run_decider, run_service
+from tenure.runtime.options import load_section
+from tenure.runtime.service import (
+    Service,
+    announce_ready,
+    argument_parser,
+    connect_log,
+    make_loop,
+    run_service,
+    stop_on_signals,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the health role until it is told to stop. Exit status 0, or 1 with one line on stderr."""
-    parser = argument_parser("health", "Judges hosts by their heartbeats: suspect, lost, back; drains them.")
+    description = "Judges hosts by heartbeats, signals and runs; drains them, has them repaired and tested."
+    parser = argument_parser("health", description)
     return run_service(parser, "health", argv or [], serve)
 
 
 async def serve(service: Service) -> None:
     """Run the loop. Silence counts from now on: what passed while no health role ran is no host's fault."""
-    await run_decider(service, role(service.policy, started_at=WallClock().now()))
+    options = build_repair_options(load_section("repair", service.arguments.config, service.arguments.set))
+    stop, clock = stop_on_signals(), WallClock()
+    log = await connect_log(service)
+    try:
+        hands = Hands(log, clock, options, cluster=service.connection.cluster)
+        decider = role(service.policy, started_at=clock.now(), plug=options.plug)
+        loop = await make_loop(service, decider, log, perform=hands.perform)
+        announcing = asyncio.create_task(announce_ready(service, loop.caught_up, {}))
+        await loop.run(stop)
+        announcing.cancel()
+        await hands.rest()
+    finally:
+        await log.close()

@@ -36,7 +36,9 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     """What the plug was asked for last, and what it answered (None: nothing yet)."""
 
     step: RepairStep
+    reason: Reason
     asked_at: Millis
+    evidence: tuple[str, ...] = ()
     answered_at: Millis | None = None
     ok: bool = False
     answer: FactId | None = None
@@ -152,6 +154,8 @@ class State:
         """Hosts of which something may have to be said. Scratch: `decide` drops those it has nothing to say of."""
         self.suspects: dict[HostId, None] = {}
         """Those that are silent."""
+        self.handed_over: dict[str, None] = {}
+        """What the hands of this process were told already. Scratch: another process tells its own again."""
         self.timers: dict[HostId, Millis] = {}
         """When the verdict on a host may change by itself. Scratch, refreshed by `decide`."""
         self.held_back: dict[HostId, None] = {}

@@ -1,0 +1,99 @@
+"""The section `repair:` of a configuration file: the repair plug of this installation."""
+
+import dataclasses
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from services.health.policy.mending import Plug
+from tenure.domain.nearest import unknown_key
+from tenure.domain.refusal import Refusal
+from tenure.domain.units import MINUTE, Millis, parse_duration
+
+_YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RepairOptions:
+    """A command, or a webhook, or neither. Lengths of time in milliseconds."""
+
+    command: tuple[str, ...] = ()
+    webhook: str = ""
+    secret: bytes = b""
+    """Signs what the webhook is sent."""
+    time_limit_ms: Millis = 30 * MINUTE
+    """One attempt of a command may take so long; a webhook has to answer within a minute of it at most."""
+    attempts: int = 5
+    """So often something that may pass (a time-out, a 500) is tried, longer and longer apart."""
+    test: bool = True
+    """A repaired host is tested before it takes runs."""
+
+    @property
+    def plug(self) -> Plug:
+        """What the deciders have to know of it."""
+        there = bool(self.command or self.webhook)
+        return Plug(repairs=there, tests=there and self.test)
+
+
+KEYS = ("command", "webhook", "secret_file", "time_limit", "attempts", "test")
+
+
+def build_repair_options(values: Mapping[str, object]) -> RepairOptions:
+    """The options from the section as people write it. Raises `Refusal` with the key and the fix."""
+    for key in values:
+        if key not in KEYS:
+            raise unknown_key(key, known=KEYS, where="repair")
+    command, webhook = _command(values.get("command", "")), str(values.get("webhook", ""))
+    if command and webhook:
+        raise Refusal(field="repair", problem="both a command and a webhook", fix="keep one of them")
+    if webhook and urlsplit(webhook).scheme not in ("http", "https"):
+        raise Refusal(field="repair.webhook", problem=f"{webhook[:80]!r} is no web address", fix="write https://...")
+    if webhook and "secret_file" not in values:
+        fix = "name a file with the secret that signs what is sent"
+        raise Refusal(field="repair.secret_file", problem="missing beside a webhook", fix=fix)
+    time_limit_ms = parse_duration(str(values.get("time_limit", "30m")), field="repair.time_limit")
+    if time_limit_ms == 0:
+        raise Refusal(field="repair.time_limit", problem="0 leaves no time for it", fix="give a duration, 30m say")
+    return RepairOptions(
+        command=command,
+        webhook=webhook,
+        secret=_secret(Path(str(values["secret_file"]))) if "secret_file" in values else b"",
+        time_limit_ms=time_limit_ms,
+        attempts=_attempts(values.get("attempts", 5)),
+        test=_truth(values.get("test", True)),
+    )
+
+
+def _command(value: object) -> tuple[str, ...]:
+    if isinstance(value, list):
+        return tuple(str(word) for word in value)
+    try:
+        return tuple(shlex.split(str(value)))
+    except ValueError as error:
+        raise Refusal(field="repair.command", problem=str(error), fix="close the quotes, or write a list") from error
+
+
+def _secret(path: Path) -> bytes:
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+        raise Refusal(field="repair.secret_file", problem=problem, fix="name a readable file") from error
+    if not secret:
+        raise Refusal(field="repair.secret_file", problem=f"{path.name} is empty", fix="write a secret into it")
+    return secret
+
+
+def _attempts(value: object) -> int:
+    text = str(value)
+    if not text.isdigit() or int(text) < 1:
+        raise Refusal(field="repair.attempts", problem=f"{text[:20]!r} is no number of attempts", fix="give 1 or more")
+    return int(text)
+
+
+def _truth(value: object) -> bool:
+    text = str(value).lower()
+    if text not in (*_YES, *_NO):
+        raise Refusal(field="repair.test", problem=f"{text[:20]!r} is no yes or no", fix="write true or false")
+    return text in _YES

@@ -1,0 +1,117 @@
+"""The recipes of deploy/repair as programs, on a pretended tenure and a pretended ssh."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import ROOT
+
+FOLDER = ROOT / "deploy" / "repair"
+RECIPES = ("gpu-reset", "reboot", "diagnose", "acceptance")
+TENURE = """#!{python}
+import json
+print(json.dumps({{"hosts": [{{"host": "h000", "runs": []}}, {{"host": "h001", "runs": ["7.1"]}}]}}))
+"""
+SSH = """#!{python}
+import pathlib, sys
+host, command = sys.argv[1:]
+folder = pathlib.Path({folder!r})
+with (folder / "asked").open("a") as file:
+    print(host, command, file=file)
+boots = (folder / "asked").read_text().count("reboot")
+if command in (folder / "fails").read_text().splitlines():
+    sys.exit("it fails")
+print(f"boot {{boots}}" if "boot_id" in command else "GPU 0: H100")
+"""
+
+
+@pytest.fixture
+def pretended(tmp_path: Path) -> Path:
+    for name, text in (("tenure", TENURE), ("ssh", SSH)):
+        (tmp_path / name).write_text(text.format(python=sys.executable, folder=str(tmp_path)))
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "fails").touch()
+    (tmp_path / "asked").touch()
+    return tmp_path
+
+
+def call(recipe: str, arguments: Sequence[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {
+        "TENURE_CLI": str(folder / "tenure"),
+        "TENURE_REPAIR_SSH": str(folder / "ssh"),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        **more,
+    }
+    words = [str(FOLDER / recipe), *arguments]
+    return subprocess.run(words, capture_output=True, text=True, env=environment, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("recipe", [*RECIPES, "repair"])
+def test_each_tells_what_it_is(recipe: str, pretended: Path) -> None:
+    done = call(recipe, ["--help"], pretended)
+    assert done.returncode == 0 and "--dry-run" in done.stdout
+
+
+@pytest.mark.parametrize("recipe", [*RECIPES, "repair"])
+def test_none_touches_a_host_with_a_run(recipe: str, pretended: Path) -> None:
+    done = call(recipe, ["h001"], pretended)
+    assert done.returncode == 75 and "refused: h001 has 1 runs, 7.1 first" in done.stderr
+    assert (pretended / "asked").read_text() == ""
+
+
+@pytest.mark.parametrize("recipe", [*RECIPES, "repair"])
+def test_a_dry_run_does_nothing(recipe: str, pretended: Path) -> None:
+    done = call(recipe, ["h000", "--dry-run"], pretended)
+    assert done.returncode == 0 and "would run" in done.stdout, done.stderr
+    assert (pretended / "asked").read_text() == ""
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_what_cannot_be_asked_is_left_alone(recipe: str, pretended: Path) -> None:
+    done = call(recipe, ["h000"], pretended, TENURE_CLI="/no/such/tenure")
+    assert done.returncode == 75 and "cannot be asked what runs on h000" in done.stderr
+    done = call(recipe, ["h009"], pretended)
+    assert done.returncode == 1 and "knows no host h009" in done.stderr
+    assert (pretended / "asked").read_text() == ""
+
+
+def test_the_plug_resets_and_diagnoses(pretended: Path) -> None:
+    done = call("repair", [], pretended, TENURE_HOST="h000", TENURE_STEP="repair")
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "h000: `dcgmi diag -r 2` finds nothing"
+    assert [line.split()[1] for line in (pretended / "asked").read_text().splitlines()] == [
+        "nvidia-smi",
+        "sudo",
+        "nvidia-smi",
+        "dcgmi",
+    ]
+
+
+def test_the_plug_reboots_when_a_reset_does_not_help(pretended: Path) -> None:
+    (pretended / "fails").write_text("sudo -n nvidia-smi --gpu-reset\n")
+    done = call("repair", ["h000"], pretended)
+    assert done.returncode == 0 and "h000: up again" in done.stdout and "it fails" in done.stderr
+
+
+def test_a_diagnosis_that_finds_something_is_a_failure(pretended: Path) -> None:
+    (pretended / "fails").write_text("dcgmi diag -r 2\n")
+    done = call("repair", ["h000"], pretended)
+    assert done.returncode == 1 and "`dcgmi diag -r 2` ended with status 1: it fails" in done.stderr
+
+
+def test_the_acceptance_test_is_the_operators_own(pretended: Path) -> None:
+    done = call("repair", ["h000"], pretended, TENURE_STEP="test", TENURE_ACCEPTANCE="our-burn 60")
+    assert done.returncode == 0 and "`our-burn 60` is passed" in done.stdout
+    assert (pretended / "asked").read_text() == "h000 our-burn 60\n"
+
+
+def test_the_default_burn_burns() -> None:
+    environment = os.environ | {"BURN_S": "0.2", "PATH": "/usr/bin:/bin"}
+    burn = (FOLDER / "burn.py").read_text()
+    done = subprocess.run(
+        [sys.executable, "-"], input=burn, capture_output=True, text=True, env=environment, timeout=60, check=True
+    )
+    assert "cores agree" in done.stdout
