@@ -28,6 +28,7 @@ from tenure.events.budgets import BudgetTreeChanged
 from tenure.events.fact import Fact, Recorded
 from tenure.events.hosts import RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
+from tenure.events.reports import Heartbeat, HostBeat
 from tenure.log.memory import MemoryLog
 from tenure.runtime.role import Role
 
@@ -118,6 +119,10 @@ class World:
     def signal(self, host: HostId, signal: Signal, *, over: bool = False) -> None:
         """The agent of a host says this of a device now, or that it is over."""
         self._say(as_reported(host, signal, at=self.now, over=over))
+
+    def speak_for(self, host: HostId, *, agent: str) -> None:
+        """Another machine has been given the host's name, and its agent beats now."""
+        self._say(Heartbeat(at=self.now, agent=agent, hosts=(HostBeat(host=host, gpus=8),)))
 
     def lose(self, host: HostId, *, kind: str = "fault") -> None:
         """A host fails now with all it runs. A fault of a GPU is said by its agent; of others an operator hears."""

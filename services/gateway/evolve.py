@@ -171,6 +171,7 @@ def _run_preempted(state: State, fact: RunPreemptionRequested) -> None:
 
 
 def _run_ended(state: State, fact: RunEnded) -> None:
+    state.incidents.run_ended(fact)
     entry = _touched(state, fact.job)
     if entry is None:
         return
@@ -234,6 +235,7 @@ def _reservation_dropped(state: State, fact: ReservationDropped) -> None:
 
 
 def _run_charged(state: State, fact: RunCharged) -> None:
+    state.incidents.run_charged(fact)
     entry = _touched(state, fact.job)
     if entry is not None:
         entry.charged_gpu_ms += fact.charged_gpu_ms
@@ -297,6 +299,7 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     entry = state.hosts.get(fact.host)
     if entry is not None:
         entry.state, entry.last_seen = fact.state, max(entry.last_seen, fact.last_seen)
+        state.incidents.host_changed(fact, gpus=entry.spec.gpus)
         if fact.state in _DRAINED:
             entry.drain_fatal, entry.drain_deadline, entry.drain_accepts = fact.fatal, fact.deadline, fact.accepts
         if fact.why.reason in BY_AUTOMATION:
@@ -318,6 +321,7 @@ def _drain_requested(state: State, fact: DrainRequested) -> None:
 
 
 def _back_requested(state: State, fact: ResumeRequested | RepairCompleted) -> None:
+    state.incidents.back_asked(fact)
     entry = state.hosts.get(fact.host)
     if entry is not None and not (isinstance(fact, RepairCompleted) and fact.incident):  # the plug's: health says more
         entry.drain_asked, entry.drain_fatal, entry.comment = False, False, fact.comment

@@ -7,17 +7,22 @@ from collections.abc import Callable
 
 from services.gateway.answering import Context, answering
 from services.gateway.convert import from_host, from_pool, from_prospect, to_host_states
+from services.gateway.convert_report import from_host_report
 from services.gateway.entries import HostEntry
 from services.gateway.gateway import Gateway
 from services.gateway.policy.fragmentation import fragmentation
 from services.gateway.policy.host_orders import drain, find_host, repair, resume
+from services.gateway.policy.host_report import host_report
 from services.gateway.state import State
 from tenure.domain.refusal import Refusal
+from tenure.domain.units import DAY
 from tenure.events.fact import Fact
 from tenure.v1 import hosts_pb2, hosts_pb2_grpc
 
 HEED_WAIT_S = 1.0
 """How long an answer waits for the health role to act on what was asked, so that it shows the host's new state."""
+
+REPORT_MS = 7 * DAY
 
 _TURN = 500
 """Instants turned into messages before other calls have their turn."""
@@ -84,6 +89,15 @@ class Hosts(hosts_pb2_grpc.HostsServicer):
                 message.prospects.extend(map(from_prospect, pool.prospects[begin : begin + _TURN]))
                 await asyncio.sleep(0)
         return answer
+
+    @answering
+    async def Report(self, request: hosts_pb2.HostReportRequest, context: Context) -> hosts_pb2.HostReportResponse:
+        """The numbers of the hosts since an instant, or over the last seven days."""
+        state, now = await self._gateway.read(), self._gateway.now()
+        since = request.since_ms or now - REPORT_MS
+        if not 0 < since < now:
+            raise Refusal(field="since_ms", problem="not in the past", fix="give an instant before now, or 0")
+        return from_host_report(host_report(state, since=since, until=now))
 
     async def _ask(self, name: str, decide: Callable[[State], Fact]) -> hosts_pb2.Host:
         """Write what was decided, and show the host when health has heeded it, or soon after."""

@@ -1,4 +1,4 @@
-"""The fragmentation of the cluster as metrics: the figures of `tenure queue --fragmentation`, looked up now and then.
+"""The cluster as metrics: the figures of `tenure queue --fragmentation` and `tenure host report`, now and then.
 
 An instant is no label: what protections to come will free is told for a few lengths of time from now.
 """
@@ -8,12 +8,15 @@ import contextlib
 
 from services.gateway.gateway import Gateway
 from services.gateway.policy.fragmentation import Placeable, fragmentation
+from services.gateway.policy.host_report import host_report
 from services.gateway.refusals import Away
 from services.gateway.state import State
-from tenure.domain.units import HOUR, Millis, format_duration
+from tenure.domain.host import HostState
+from tenure.domain.units import DAY, HOUR, Millis, format_duration
 from tenure.runtime.telemetry import Gauges, Reading
 
 EVERY_S = 15.0
+REPORT_MS = 7 * DAY
 WITHIN: tuple[Millis, ...] = (HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR)
 UNITS = {
     "tenure.gpus.free": "{gpu}",
@@ -26,6 +29,11 @@ UNITS = {
     "tenure.hosts.wholly_free": "{host}",
     "tenure.placeable.whole_hosts": "{host}",
     "tenure.placeable.replicas": "{replica}",
+    "tenure.hosts.in_state": "{host}",
+    "tenure.hosts.availability": "1",
+    "tenure.incidents": "{incident}",
+    "tenure.incidents.automatic_share": "1",
+    "tenure.incidents.refunded": "h",
 }
 
 
@@ -64,7 +72,24 @@ def readings(state: State, *, now: Millis) -> dict[str, list[Reading]]:
             within = format_duration(prospect.at - now)
             for p5, placeable in (("sure", prospect.placeable), ("if_p5_gives", prospect.if_p5_gives)):
                 _add(found, placeable, {**of, "within": within, "given": p5})
+    _add_hosts(found, state, now=now)
     return found
+
+
+def _add_hosts(found: dict[str, list[Reading]], state: State, *, now: Millis) -> None:
+    """`tenure host report` of the last seven days, and how many hosts are in each state now."""
+    states = [entry.state for entry in state.hosts.values()]
+    for name in HostState:
+        found["tenure.hosts.in_state"].append((states.count(name), {"state": name.value}))
+    report = host_report(state, since=now - REPORT_MS, until=now)
+    for cause in report.causes:
+        for ending, number in (("automatic", cause.automatic), ("human", cause.human), ("open", cause.still_open)):
+            found["tenure.incidents"].append((number, {"cause": cause.reason.value, "ending": ending}))
+    found["tenure.incidents.refunded"].append((report.refunded_gpu_ms / HOUR, {}))
+    if report.availability is not None:
+        found["tenure.hosts.availability"].append((report.availability, {}))
+    if report.automatic_share is not None:
+        found["tenure.incidents.automatic_share"].append((report.automatic_share, {}))
 
 
 def _add(found: dict[str, list[Reading]], placeable: Placeable, of: dict[str, str]) -> None:

@@ -199,6 +199,10 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "runs that go well elsewhere die on it",
     ),
     _R.HOST_LAUNCHES_FAIL: ("it gave up {launches} launches within {window_ms}", "it gives up launches"),
+    _R.HOST_NAMED_TWICE: (
+        "the agents {agent} and {other_agent} both speak for it; give one of the machines another name",
+        "two agents speak for it; give one of the machines another name",
+    ),
     _R.HOST_HELD_BACK: (
         "there is evidence against it, but automation holds {held} of the {hosts} hosts of {group} already and may "
         "hold {allowed}",
@@ -224,6 +228,7 @@ BY_AUTOMATION = (
     _R.HOST_GPUS_MISSING,
     _R.HOST_JOBS_FAIL,
     _R.HOST_LAUNCHES_FAIL,
+    _R.HOST_NAMED_TWICE,
     _R.HOST_HELD_BACK,
     _R.HOST_CLEARED,
     _R.HOST_REPAIR_FAILED,

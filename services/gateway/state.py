@@ -10,7 +10,8 @@ from functools import cached_property
 import msgspec
 
 from services.gateway.entries import BudgetChange, Counts, Held, HostEntry, JobEntry, KeyEntry
-from tenure.domain.ids import LOG_START, BudgetPath, HostId, JobId, Position, UserName
+from services.gateway.incidents import Incident, Incidents
+from tenure.domain.ids import LOG_START, BudgetPath, HostId, JobId, Position, RunId, UserName
 from tenure.domain.reasons import JobState
 from tenure.domain.shape import ClusterShape, shape_of
 from tenure.domain.tree import BudgetTree
@@ -60,6 +61,7 @@ class State:
         self.budget_lane: Position = LOG_START
         """The last fact in the lane that a change of the tree is conditional on."""
         self.ranking: Ranking | None = None
+        self.incidents = Incidents()
         self.keys: dict[Key, KeyEntry] = {}
         self.key_order: deque[Key] = deque()
         self.changed: dict[str, None] = {}
@@ -136,6 +138,8 @@ class Saved(msgspec.Struct, kw_only=True):
     changes: list[BudgetChange]
     budget_lane: Position
     ranking: RankingPublished | None
+    incidents: list[Incident]
+    lost_on: list[tuple[RunId, HostId]]
     keys: list[tuple[Key, KeyEntry]]
 
 
@@ -165,6 +169,8 @@ def dump(state: State) -> bytes:
             changes=state.changes,
             budget_lane=state.budget_lane,
             ranking=None if state.ranking is None else state.ranking.fact,
+            incidents=list(state.incidents.by_id.values()),
+            lost_on=list(state.incidents.lost_on.items()),
             keys=[(key, state.keys[key]) for key in state.key_order],
         )
     )
@@ -185,6 +191,7 @@ def load(payload: bytes) -> State:
     state.tree, state.tree_position = saved.tree, saved.tree_position
     state.changes, state.budget_lane = saved.changes, saved.budget_lane
     state.ranking = None if saved.ranking is None else Ranking(saved.ranking)
+    state.incidents = Incidents(saved.incidents, saved.lost_on)
     for key, entry_of_key in saved.keys:
         state.remember(key, entry_of_key)
     return state

@@ -113,6 +113,11 @@ class Host(msgspec.Struct, kw_only=True):
     """... and the latest instant at which any of it asked for a drain."""
     cleared_at: Millis = 0
     """It was taken for sound then: what was seen before is no evidence any more."""
+    agents: tuple[str, ...] = ()
+    """Whose beats spoke for it, the last two different ones, the latest first."""
+    agents_changed_at: Millis = 0
+    doubled_at: Millis = 0
+    """Two agents spoke for it in turns then."""
     lacking_since: Millis | None = None
     """Its beats name fewer GPUs than it registered."""
     incident: str = ""

@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tenure.cli.words import iso
+from tenure.domain.units import HOUR
 
 if TYPE_CHECKING:
     from tenure.v1 import budgets_pb2, hosts_pb2, jobs_pb2
@@ -224,6 +225,56 @@ def host(value: "hosts_pb2.Host") -> Document:
         ],
         **instant("deadline", value.deadline_ms),
         "accepts": value.accepts,
+    }
+
+
+def host_report(value: "hosts_pb2.HostReportResponse") -> Document:
+    """The numbers of the hosts, incidents included. GPU-time in hours, lengths of time in seconds."""
+    return {
+        **instant("since", value.since_ms),
+        **instant("until", value.until_ms),
+        "hosts": value.hosts,
+        "gpus": value.gpus,
+        "availability": value.availability if value.HasField("availability") else None,
+        "out_gpu_hours": value.out_gpu_ms / HOUR,
+        "refunded_gpu_hours": value.refunded_gpu_ms / HOUR,
+        "automatic_share": value.automatic_share if value.HasField("automatic_share") else None,
+        **{
+            name: {
+                "count": spread.count,
+                "p50_s": spread.p50_ms / 1000,
+                "p90_s": spread.p90_ms / 1000,
+                "longest_s": spread.longest_ms / 1000,
+            }
+            for name, spread in (("detect", value.detect), ("drain", value.drain), ("repair", value.repair))
+        },
+        "causes": [
+            {
+                "reason": one.reason,
+                "automatic": one.automatic,
+                "human": one.human,
+                "open": one.still_open,
+                "refunded_gpu_hours": one.refunded_gpu_ms / HOUR,
+            }
+            for one in value.causes
+        ],
+        "incidents": [_incident(one) for one in value.incidents],
+    }
+
+
+def _incident(one: "hosts_pb2.Incident") -> Document:
+    return {
+        "incident": one.incident,
+        "host": one.host,
+        "reason": one.reason,
+        "ending": one.ending,
+        "state": one.state,
+        **instant("began", one.began_ms),
+        **instant("drained", one.drained_ms),
+        **instant("ended", one.ended_ms),
+        "by": one.by or None,
+        "comment": one.comment,
+        "refunded_gpu_hours": one.refunded_gpu_ms / HOUR,
     }
 
 

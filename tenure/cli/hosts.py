@@ -9,6 +9,7 @@ from tenure.cli.connection import caller, connect
 from tenure.cli.options import HOSTS, Json
 from tenure.cli.terminal import Cell, Column, Table, cell, print_json, print_table, say
 from tenure.domain.refusal import Refusal
+from tenure.domain.units import DAY
 
 if TYPE_CHECKING:
     from tenure.v1 import hosts_pb2
@@ -25,6 +26,7 @@ COLUMNS = (
     Column(title="SEEN", right=True, drop=5),
     Column(title="EMPTY AT", right=True, drop=3),
     Column(title="SIGNALS", drop=3, least=10),
+    Column(title="WAITS FOR", drop=3),
     Column(title="RUNS", drop=1, least=18),
     Column(title="COMMENT", drop=2, least=10),
 )
@@ -152,6 +154,26 @@ def _signal_row(signal: "hosts_pb2.HostSignal", *, now: int) -> list[Cell]:
     ]
 
 
+@group.command()
+def report(
+    since: Annotated[
+        int, typer.Option(parser=parsing.duration, metavar="TIME", help="So far back.", show_default="7d")
+    ] = 7 * DAY,
+    as_json: Json = False,
+) -> None:
+    """Availability, how soon trouble is seen, drained and mended, incidents by cause, and who ended them."""
+    with connect() as client:
+        answer = client.host_report(since_ms=words.now_ms() - since)
+    if as_json:
+        from tenure.cli import documents
+
+        print_json(documents.host_report(answer))
+        return
+    from tenure.cli import host_report
+
+    host_report.show(answer)
+
+
 def _row(host: "hosts_pb2.Host", *, now: int) -> list[Cell]:
     return [
         cell(host.host),
@@ -163,6 +185,7 @@ def _row(host: "hosts_pb2.Host", *, now: int) -> list[Cell]:
         cell(f"{words.age(now - host.last_seen_ms)} ago" if host.last_seen_ms else None),
         cell(words.clock(host.empty_at_ms, now=now)),
         _worst(host),
+        cell(host.waits_for),
         cell(" ".join(host.runs)),
         cell(host.comment),
     ]

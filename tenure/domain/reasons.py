@@ -75,6 +75,7 @@ class Reason(StrEnum):
     HOST_GPUS_MISSING = "host_gpus_missing"
     HOST_JOBS_FAIL = "host_jobs_fail"
     HOST_LAUNCHES_FAIL = "host_launches_fail"
+    HOST_NAMED_TWICE = "host_named_twice"
     HOST_HELD_BACK = "host_held_back"
     HOST_CLEARED = "host_cleared"
     # ... on its way back

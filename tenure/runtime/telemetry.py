@@ -77,7 +77,7 @@ class LoopMetrics:
             self._conflicts.add(1, self._attributes)
 
 
-Reading = tuple[int, Mapping[str, str]]
+Reading = tuple[float, Mapping[str, str]]
 """A value, and what it is of."""
 
 

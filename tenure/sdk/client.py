@@ -239,6 +239,12 @@ class Client:
 
         return self._call(self._hosts.Resume, hosts_pb2.ResumeHostRequest(host=host, user=user, comment=comment)).host
 
+    def host_report(self, *, since_ms: int = 0) -> "hosts_pb2.HostReportResponse":
+        """Availability, incidents and their causes since an instant (0: the last seven days)."""
+        from tenure.v1 import hosts_pb2
+
+        return self._call(self._hosts.Report, hosts_pb2.HostReportRequest(since_ms=since_ms))
+
     def _call(self, method: "grpc.UnaryUnaryMultiCallable[Q, A]", request: Q) -> A:
         try:
             return method(request, timeout=self._deadline_s)

@@ -34,6 +34,8 @@ class Host(_message.Message):
     COMMENT_FIELD_NUMBER: _builtins.int
     EMPTY_AT_MS_FIELD_NUMBER: _builtins.int
     WAITS_FOR_FIELD_NUMBER: _builtins.int
+    DEADLINE_MS_FIELD_NUMBER: _builtins.int
+    ACCEPTS_FIELD_NUMBER: _builtins.int
     SIGNALS_FIELD_NUMBER: _builtins.int
     host: _builtins.str
     cluster: _builtins.str
@@ -49,6 +51,10 @@ class Host(_message.Message):
     """When a draining host will be empty at the latest by the contracts of its runs; 0 when it is empty or not draining."""
     waits_for: _builtins.str
     """The run it waits for longest."""
+    deadline_ms: _builtins.int
+    """When a drain is to be done by; 0 for no such time."""
+    accepts: _builtins.bool
+    """Until then it takes contracts that end before (a maintenance window)."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -70,11 +76,13 @@ class Host(_message.Message):
         comment: _builtins.str = ...,
         empty_at_ms: _builtins.int = ...,
         waits_for: _builtins.str = ...,
+        deadline_ms: _builtins.int = ...,
+        accepts: _builtins.bool = ...,
         signals: _abc.Iterable[Global___HostSignal] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "cluster", b"cluster", "comment", b"comment", "empty_at_ms", b"empty_at_ms", "gpu_type", b"gpu_type", "gpus", b"gpus", "gpus_held", b"gpus_held", "host", b"host", "last_seen_ms", b"last_seen_ms", "runs", b"runs", "signals", b"signals", "state", b"state", "waits_for", b"waits_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts", b"accepts", "block", b"block", "cluster", b"cluster", "comment", b"comment", "deadline_ms", b"deadline_ms", "empty_at_ms", b"empty_at_ms", "gpu_type", b"gpu_type", "gpus", b"gpus", "gpus_held", b"gpus_held", "host", b"host", "last_seen_ms", b"last_seen_ms", "runs", b"runs", "signals", b"signals", "state", b"state", "waits_for", b"waits_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -95,8 +103,6 @@ class HostSignal(_message.Message):
     FIRST_AT_MS_FIELD_NUMBER: _builtins.int
     LAST_AT_MS_FIELD_NUMBER: _builtins.int
     EVIDENCE_FIELD_NUMBER: _builtins.int
-    DEADLINE_MS_FIELD_NUMBER: _builtins.int
-    ACCEPTS_FIELD_NUMBER: _builtins.int
     source: _builtins.str
     """kernel, nvml, ports, check:NAME ..."""
     device: _builtins.str
@@ -110,10 +116,6 @@ class HostSignal(_message.Message):
     last_at_ms: _builtins.int
     evidence: _builtins.str
     """The line it was read from."""
-    deadline_ms: _builtins.int
-    """When a drain is to be done by; 0 for no such time."""
-    accepts: _builtins.bool
-    """Until then it takes contracts that end before (a maintenance window)."""
     def __init__(
         self,
         *,
@@ -126,12 +128,10 @@ class HostSignal(_message.Message):
         first_at_ms: _builtins.int = ...,
         last_at_ms: _builtins.int = ...,
         evidence: _builtins.str = ...,
-        deadline_ms: _builtins.int = ...,
-        accepts: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts", b"accepts", "code", b"code", "count", b"count", "deadline_ms", b"deadline_ms", "device", b"device", "evidence", b"evidence", "first_at_ms", b"first_at_ms", "last_at_ms", b"last_at_ms", "severity", b"severity", "source", b"source", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "count", b"count", "device", b"device", "evidence", b"evidence", "first_at_ms", b"first_at_ms", "last_at_ms", b"last_at_ms", "severity", b"severity", "source", b"source", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -321,6 +321,208 @@ class CompleteRepairResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CompleteRepairResponse: _TypeAlias = CompleteRepairResponse  # noqa: Y015
+
+@_typing.final
+class HostReportRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    since_ms: _builtins.int
+    """From this instant on; 0 for the last seven days."""
+    def __init__(
+        self,
+        *,
+        since_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostReportRequest: _TypeAlias = HostReportRequest  # noqa: Y015
+
+@_typing.final
+class HostReportResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    UNTIL_MS_FIELD_NUMBER: _builtins.int
+    HOSTS_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
+    AVAILABILITY_FIELD_NUMBER: _builtins.int
+    OUT_GPU_MS_FIELD_NUMBER: _builtins.int
+    REFUNDED_GPU_MS_FIELD_NUMBER: _builtins.int
+    AUTOMATIC_SHARE_FIELD_NUMBER: _builtins.int
+    DETECT_FIELD_NUMBER: _builtins.int
+    DRAIN_FIELD_NUMBER: _builtins.int
+    REPAIR_FIELD_NUMBER: _builtins.int
+    CAUSES_FIELD_NUMBER: _builtins.int
+    INCIDENTS_FIELD_NUMBER: _builtins.int
+    since_ms: _builtins.int
+    until_ms: _builtins.int
+    hosts: _builtins.int
+    gpus: _builtins.int
+    availability: _builtins.float
+    """1 - GPU-time out of service / GPU-time of all hosts; absent when there are none."""
+    out_gpu_ms: _builtins.int
+    refunded_gpu_ms: _builtins.int
+    """Of runs lost with hosts, given back to their budgets (P2)."""
+    automatic_share: _builtins.float
+    """Of unplanned incidents that are over, those that ended without a person; absent when there are none."""
+    @_builtins.property
+    def detect(self) -> Global___Spread:
+        """From the first sign to the verdict; from the verdict to empty; from empty to back in service."""
+
+    @_builtins.property
+    def drain(self) -> Global___Spread: ...
+    @_builtins.property
+    def repair(self) -> Global___Spread: ...
+    @_builtins.property
+    def causes(self) -> _containers.RepeatedCompositeFieldContainer[Global___IncidentCause]: ...
+    @_builtins.property
+    def incidents(self) -> _containers.RepeatedCompositeFieldContainer[Global___Incident]: ...
+    def __init__(
+        self,
+        *,
+        since_ms: _builtins.int = ...,
+        until_ms: _builtins.int = ...,
+        hosts: _builtins.int = ...,
+        gpus: _builtins.int = ...,
+        availability: _builtins.float | None = ...,
+        out_gpu_ms: _builtins.int = ...,
+        refunded_gpu_ms: _builtins.int = ...,
+        automatic_share: _builtins.float | None = ...,
+        detect: Global___Spread | None = ...,
+        drain: Global___Spread | None = ...,
+        repair: Global___Spread | None = ...,
+        causes: _abc.Iterable[Global___IncidentCause] | None = ...,
+        incidents: _abc.Iterable[Global___Incident] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_automatic_share", b"_automatic_share", "_availability", b"_availability", "automatic_share", b"automatic_share", "availability", b"availability", "detect", b"detect", "drain", b"drain", "repair", b"repair"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_automatic_share", b"_automatic_share", "_availability", b"_availability", "automatic_share", b"automatic_share", "availability", b"availability", "causes", b"causes", "detect", b"detect", "drain", b"drain", "gpus", b"gpus", "hosts", b"hosts", "incidents", b"incidents", "out_gpu_ms", b"out_gpu_ms", "refunded_gpu_ms", b"refunded_gpu_ms", "repair", b"repair", "since_ms", b"since_ms", "until_ms", b"until_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__automatic_share: _TypeAlias = _typing.Literal["automatic_share"]  # noqa: Y015
+    _WhichOneofArgType__automatic_share: _TypeAlias = _typing.Literal["_automatic_share", b"_automatic_share"]  # noqa: Y015
+    _WhichOneofReturnType__availability: _TypeAlias = _typing.Literal["availability"]  # noqa: Y015
+    _WhichOneofArgType__availability: _TypeAlias = _typing.Literal["_availability", b"_availability"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__automatic_share) -> _WhichOneofReturnType__automatic_share | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__availability) -> _WhichOneofReturnType__availability | None: ...
+
+Global___HostReportResponse: _TypeAlias = HostReportResponse  # noqa: Y015
+
+@_typing.final
+class Spread(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNT_FIELD_NUMBER: _builtins.int
+    P50_MS_FIELD_NUMBER: _builtins.int
+    P90_MS_FIELD_NUMBER: _builtins.int
+    LONGEST_MS_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    p50_ms: _builtins.int
+    p90_ms: _builtins.int
+    longest_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        count: _builtins.int = ...,
+        p50_ms: _builtins.int = ...,
+        p90_ms: _builtins.int = ...,
+        longest_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "longest_ms", b"longest_ms", "p50_ms", b"p50_ms", "p90_ms", b"p90_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Spread: _TypeAlias = Spread  # noqa: Y015
+
+@_typing.final
+class IncidentCause(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    AUTOMATIC_FIELD_NUMBER: _builtins.int
+    HUMAN_FIELD_NUMBER: _builtins.int
+    STILL_OPEN_FIELD_NUMBER: _builtins.int
+    REFUNDED_GPU_MS_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """A reason, as in `tenure why`; host_drain_requested are planned ones."""
+    automatic: _builtins.int
+    human: _builtins.int
+    still_open: _builtins.int
+    refunded_gpu_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        automatic: _builtins.int = ...,
+        human: _builtins.int = ...,
+        still_open: _builtins.int = ...,
+        refunded_gpu_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["automatic", b"automatic", "human", b"human", "reason", b"reason", "refunded_gpu_ms", b"refunded_gpu_ms", "still_open", b"still_open"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IncidentCause: _TypeAlias = IncidentCause  # noqa: Y015
+
+@_typing.final
+class Incident(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INCIDENT_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ENDING_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    BEGAN_MS_FIELD_NUMBER: _builtins.int
+    DRAINED_MS_FIELD_NUMBER: _builtins.int
+    ENDED_MS_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    REFUNDED_GPU_MS_FIELD_NUMBER: _builtins.int
+    incident: _builtins.str
+    host: _builtins.str
+    reason: _builtins.str
+    ending: _builtins.str
+    """automatic, human, open."""
+    state: _builtins.str
+    began_ms: _builtins.int
+    drained_ms: _builtins.int
+    ended_ms: _builtins.int
+    by: _builtins.str
+    comment: _builtins.str
+    refunded_gpu_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        incident: _builtins.str = ...,
+        host: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        ending: _builtins.str = ...,
+        state: _builtins.str = ...,
+        began_ms: _builtins.int = ...,
+        drained_ms: _builtins.int = ...,
+        ended_ms: _builtins.int = ...,
+        by: _builtins.str = ...,
+        comment: _builtins.str = ...,
+        refunded_gpu_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["began_ms", b"began_ms", "by", b"by", "comment", b"comment", "drained_ms", b"drained_ms", "ended_ms", b"ended_ms", "ending", b"ending", "host", b"host", "incident", b"incident", "reason", b"reason", "refunded_gpu_ms", b"refunded_gpu_ms", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Incident: _TypeAlias = Incident  # noqa: Y015
 
 @_typing.final
 class FragmentationRequest(_message.Message):

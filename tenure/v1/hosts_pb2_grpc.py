@@ -54,6 +54,11 @@ class HostsStub:
                 request_serializer=tenure_dot_v1_dot_hosts__pb2.CompleteRepairRequest.SerializeToString,
                 response_deserializer=tenure_dot_v1_dot_hosts__pb2.CompleteRepairResponse.FromString,
                 _registered_method=True)
+        self.Report = channel.unary_unary(
+                '/tenure.v1.Hosts/Report',
+                request_serializer=tenure_dot_v1_dot_hosts__pb2.HostReportRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_hosts__pb2.HostReportResponse.FromString,
+                _registered_method=True)
         self.Fragmentation = channel.unary_unary(
                 '/tenure.v1.Hosts/Fragmentation',
                 request_serializer=tenure_dot_v1_dot_hosts__pb2.FragmentationRequest.SerializeToString,
@@ -90,6 +95,13 @@ class HostsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Report(self, request, context):
+        """Availability, how soon trouble is seen, drained and mended, incidents and their causes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Fragmentation(self, request, context):
         """In how many pieces the free GPUs are, and how large a gang could be placed: now, and when protections end.
         """
@@ -119,6 +131,11 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.CompleteRepair,
                     request_deserializer=tenure_dot_v1_dot_hosts__pb2.CompleteRepairRequest.FromString,
                     response_serializer=tenure_dot_v1_dot_hosts__pb2.CompleteRepairResponse.SerializeToString,
+            ),
+            'Report': grpc.unary_unary_rpc_method_handler(
+                    servicer.Report,
+                    request_deserializer=tenure_dot_v1_dot_hosts__pb2.HostReportRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_hosts__pb2.HostReportResponse.SerializeToString,
             ),
             'Fragmentation': grpc.unary_unary_rpc_method_handler(
                     servicer.Fragmentation,
@@ -234,6 +251,33 @@ class Hosts:
             '/tenure.v1.Hosts/CompleteRepair',
             tenure_dot_v1_dot_hosts__pb2.CompleteRepairRequest.SerializeToString,
             tenure_dot_v1_dot_hosts__pb2.CompleteRepairResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Report(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.Hosts/Report',
+            tenure_dot_v1_dot_hosts__pb2.HostReportRequest.SerializeToString,
+            tenure_dot_v1_dot_hosts__pb2.HostReportResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,6 +38,8 @@ class HostsStub:
     """
     Resume: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.ResumeHostRequest, _hosts_pb2.ResumeHostResponse]
     CompleteRepair: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.CompleteRepairRequest, _hosts_pb2.CompleteRepairResponse]
+    Report: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.HostReportRequest, _hosts_pb2.HostReportResponse]
+    """Availability, how soon trouble is seen, drained and mended, incidents and their causes."""
     Fragmentation: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.FragmentationRequest, _hosts_pb2.FragmentationResponse]
     """In how many pieces the free GPUs are, and how large a gang could be placed: now, and when protections end."""
 
@@ -51,6 +53,8 @@ class HostsAsyncStub(HostsStub):
     """
     Resume: _aio.UnaryUnaryMultiCallable[_hosts_pb2.ResumeHostRequest, _hosts_pb2.ResumeHostResponse]  # type: ignore[assignment]
     CompleteRepair: _aio.UnaryUnaryMultiCallable[_hosts_pb2.CompleteRepairRequest, _hosts_pb2.CompleteRepairResponse]  # type: ignore[assignment]
+    Report: _aio.UnaryUnaryMultiCallable[_hosts_pb2.HostReportRequest, _hosts_pb2.HostReportResponse]  # type: ignore[assignment]
+    """Availability, how soon trouble is seen, drained and mended, incidents and their causes."""
     Fragmentation: _aio.UnaryUnaryMultiCallable[_hosts_pb2.FragmentationRequest, _hosts_pb2.FragmentationResponse]  # type: ignore[assignment]
     """In how many pieces the free GPUs are, and how large a gang could be placed: now, and when protections end."""
 
@@ -85,6 +89,14 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         request: _hosts_pb2.CompleteRepairRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_hosts_pb2.CompleteRepairResponse, _abc.Awaitable[_hosts_pb2.CompleteRepairResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Report(
+        self,
+        request: _hosts_pb2.HostReportRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hosts_pb2.HostReportResponse, _abc.Awaitable[_hosts_pb2.HostReportResponse]]:
+        """Availability, how soon trouble is seen, drained and mended, incidents and their causes."""
 
     @_abc_1.abstractmethod
     def Fragmentation(

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from clickhouse_connect.driver import Client
 
+from services.gateway import state as gateway
+from services.gateway.evolve import evolve as gateway_evolve
+from services.gateway.policy.host_report import host_report
 from services.journal.batch import Batch, begin
 from services.journal.writer import Writer
 from tenure.clickhouse.connect import connect
@@ -22,6 +25,8 @@ from tenure.domain.units import DAY, HOUR
 from tenure.events.fact import Recorded
 from tenure.events.placing import JobFinished
 from tests.contract.own_clickhouse import Server, clickhouse, client
+from tests.scenario.script import load as load_script
+from tests.scenario.script import script_to_world
 from tests.unit.journal.facts import T0, Story
 
 __all__ = ["clickhouse", "client"]
@@ -369,3 +374,29 @@ def test_nobody_there_and_a_wrong_password(clickhouse: Server, tmp_path: Path) -
     (tmp_path / "wrong").write_text("wrong")
     with pytest.raises(Refusal, match="password"):
         connect(clickhouse.url, tmp_path / "wrong")
+
+
+@pytest.mark.parametrize(
+    "name", ["a_repair_that_fails_needs_a_person", "a_host_is_repaired_and_tested_without_a_person"]
+)
+def test_incidents_are_what_the_gateway_reports(client: Client, name: str) -> None:
+    world = script_to_world(load_script(Path(__file__).parents[1] / "scenario" / f"{name}.yaml"))
+    write(client, world.recorded, size=50)
+    state = gateway.initial()
+    for recorded in world.recorded:
+        gateway_evolve(state, recorded)
+    wanted = [
+        (
+            one.incident,
+            one.host,
+            one.reason,
+            one.began_at,
+            one.drained_at or 0,
+            one.ended_at or 0,
+            one.state,
+            one.ending,
+        )
+        for one in host_report(state, since=0, until=world.now).incidents
+    ]
+    asked = "SELECT incident, host, reason, began_ms, drained_ms, ended_ms, state, ending FROM incidents"
+    assert client.query(f"{asked} ORDER BY began_ms, incident").result_rows == wanted and wanted

@@ -67,7 +67,7 @@ _OPTIONS = {
     "lacks": {"gpus"},
 }
 _ACTIONS = (
-    *("submit", "cancel", "drain", "resume", "repaired", "answer", "signal", "lacks", "breaks", "mends"),
+    *("submit", "cancel", "drain", "resume", "repaired", "answer", "signal", "lacks", "breaks", "mends", "double"),
     *("silence", "speak", "tree", "restart"),
 )
 
@@ -187,6 +187,8 @@ def _act(world: World, entry: Mapping[str, Any]) -> None:
             world.agents.gpus[HostId(subject)] = entry["gpus"]
         case "breaks":
             world.agents.broken[HostId(subject)] = None
+        case "double":
+            world.speak_for(HostId(subject), agent="another")
         case "mends":
             del world.agents.broken[HostId(subject)]
         case "silence":

@@ -34,7 +34,7 @@ class Evidence:
 
 def weigh(host: Host, core: Core, now: Millis, *, policy: Policy) -> Evidence | None:
     """The gravest evidence against the host; None when it is sound for all we know."""
-    found = _signals(host, now, policy=policy) or _lacking(host, now, policy=policy)
+    found = _signals(host, now, policy=policy) or _lacking(host, now, policy=policy) or _doubled(host)
     if found is None and (against := blamed(host, core, now, policy=policy)) is not None:
         found = Evidence(fatal=False, reason=against[0], numbers=against[1])
     return found
@@ -75,6 +75,14 @@ def _signals(host: Host, now: Millis, *, policy: Policy) -> Evidence | None:
             numbers["confirm_ms"] = policy.signal_confirm_ms
             return Evidence(fatal=False, reason=Reason.HOST_SIGNALS, numbers=numbers, cause=host.signals_fact)
     return None
+
+
+def _doubled(host: Host) -> Evidence | None:
+    """Two machines were given one name: what one says of its runs and GPUs is no word about the other."""
+    if host.doubled_at <= host.cleared_at:
+        return None
+    agent, other = host.agents
+    return Evidence(fatal=False, reason=Reason.HOST_NAMED_TWICE, numbers={"agent": agent, "other_agent": other})
 
 
 def _lacking(host: Host, now: Millis, *, policy: Policy) -> Evidence | None:

@@ -25,6 +25,7 @@ _EVIDENCE = frozenset(
         Reason.HOST_GPUS_MISSING,
         Reason.HOST_JOBS_FAIL,
         Reason.HOST_LAUNCHES_FAIL,
+        Reason.HOST_NAMED_TWICE,
     }
 )
 _ASKED = frozenset({Reason.HOST_DRAIN_REQUESTED})

@@ -23,6 +23,7 @@ class Canned:
     hosts: list[hosts_pb2.Host] = field(default_factory=list)
     steps: list[jobs_pb2.Step] = field(default_factory=list)
     pools: list[hosts_pb2.PoolFragmentation] = field(default_factory=list)
+    host_report: hosts_pb2.HostReportResponse = field(default_factory=hosts_pb2.HostReportResponse)
     output: list[bytes] = field(default_factory=list)
     cluster: jobs_pb2.ClusterSummary = field(default_factory=lambda: jobs_pb2.ClusterSummary(now_ms=NOW))
     refusals: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)
@@ -143,6 +144,10 @@ class _Hosts(hosts_pb2_grpc.HostsServicer):
     def Fragmentation(self, request, context):  # noqa: N802
         self.canned.take("Fragmentation", request, context)
         return hosts_pb2.FragmentationResponse(pools=self.canned.pools, now_ms=NOW)
+
+    def Report(self, request, context):  # noqa: N802
+        self.canned.take("HostReport", request, context)
+        return self.canned.host_report
 
     def Drain(self, request, context):  # noqa: N802
         self.canned.take("Drain", request, context)

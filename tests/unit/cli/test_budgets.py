@@ -143,3 +143,57 @@ def test_a_drain_needs_a_reason(tenure: Run, gateway: Canned) -> None:
 
 def test_a_host_is_taken_back(tenure: Run, gateway: Canned) -> None:
     assert tenure("host", "resume", "h000").out == "h000 healthy\n"
+
+
+def test_a_maintenance_window_is_a_time_or_a_length_of_time(tenure: Run, gateway: Canned) -> None:
+    assert tenure("host", "drain", "h000", "--reason", "fan", "--empty-at", "2h").status == 0
+    request = gateway.last(hosts_pb2.DrainHostRequest)
+    assert request.accepts and request.deadline_ms > NOW
+    assert tenure("host", "drain", "h000", "--reason", "fan", "--empty-at", "2030-01-02T03:00+00:00").status == 0
+    assert gateway.last(hosts_pb2.DrainHostRequest).deadline_ms == 1_893_553_200_000
+
+
+def test_a_window_that_is_none_is_refused(tenure: Run, gateway: Canned) -> None:
+    result = tenure("host", "drain", "h000", "--reason", "fan", "--empty-at", "soon")
+    assert result.status == 2 and "2026-12-01T22:00" in result.err
+    result = tenure("host", "drain", "h000", "--reason", "fan", "--empty-at", "2h", "--deadline", "2h")
+    assert result.status == 2 and "one of them" in result.err and not gateway.requests
+
+
+def test_a_person_who_resumes_a_host_says_why(tenure: Run, gateway: Canned) -> None:
+    assert tenure("host", "resume", "h000", "--reason", "new riser").status == 0
+    assert gateway.last(hosts_pb2.ResumeHostRequest).comment == "new riser"
+
+
+def test_the_numbers_of_the_hosts(tenure: Run, gateway: Canned) -> None:
+    gateway.host_report = hosts_pb2.HostReportResponse(
+        since_ms=NOW - 3_600_000,
+        until_ms=NOW,
+        hosts=4,
+        gpus=32,
+        availability=0.975,
+        refunded_gpu_ms=7_200_000,
+        repair=hosts_pb2.Spread(count=2, p50_ms=60_000, p90_ms=120_000, longest_ms=120_000),
+        causes=[hosts_pb2.IncidentCause(reason="host_signals", automatic=2, still_open=1)],
+        incidents=[
+            hosts_pb2.Incident(
+                incident="h001@5",
+                host="h001",
+                state="failed",
+                ending="open",
+                reason="host_signals",
+                began_ms=NOW - 60_000,
+                comment="no spare",
+            )
+        ],
+    )
+    out = tenure("host", "report", "--since", "1h").out
+    assert "4 hosts, 32 GPUs: availability 97.50 %" in out and "refunded 2.0" in out
+    assert "ended without a person: unknown" in out and "time to repair: p50 1m, p90 2m" in out
+    assert "h001@5" in out and "no spare" in out
+    document = tenure("host", "report", "--json").json()
+    assert document["availability"] == 0.975 and document["automatic_share"] is None
+    assert document["causes"] == [
+        {"reason": "host_signals", "automatic": 2, "human": 0, "open": 1, "refunded_gpu_hours": 0.0}
+    ]
+    assert document["incidents"][0]["ending"] == "open" and document["repair"]["p90_s"] == 120
