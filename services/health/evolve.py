@@ -136,6 +136,8 @@ def _in_service(state: State, host: Host, fact: HostStateChanged) -> None:
         host.drain = None
     if host.incident and host.drain is None:
         host.incident, host.repair, host.cleared_at = "", None, fact.at
+        resumed = fact.why.reason is Reason.HOST_RESUMED
+        host.excused = tuple([signal.incident for signal in host.signals]) if resumed else ()
     state.touched.update(state.held_back)
 
 

@@ -25,6 +25,11 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return (self.source, self.device, self.code)
 
     @property
+    def incident(self) -> tuple[str, str, str, Millis]:
+        """It is the same incident for as long as this stays the same."""
+        return (*self.key, self.first_at)
+
+    @property
     def line(self) -> str:
         """For people and for the repair plug."""
         return f"{self.severity} {self.source} {self.code} {self.device}: {self.text}"

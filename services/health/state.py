@@ -113,6 +113,8 @@ class Host(msgspec.Struct, kw_only=True):
     """... and the latest instant at which any of it asked for a drain."""
     cleared_at: Millis = 0
     """It was taken for sound then: what was seen before is no evidence any more."""
+    excused: tuple[tuple[str, str, str, Millis], ...] = ()
+    """Signals that a person saw and resumed it with: their keys and beginnings. They may go on."""
     agents: tuple[str, ...] = ()
     """Whose beats spoke for it, the last two different ones, the latest first."""
     agents_changed_at: Millis = 0

@@ -63,7 +63,7 @@ _ROLES = {"fair": FAIR, "priority": PRIORITY}
 _OPTIONS = {
     "drain": {"fatal", "empty_at"},
     "answer": {"ok"},
-    "signal": {"source", "device", "code", "severity", "over"},
+    "signal": {"source", "device", "code", "severity", "over", "since"},
     "lacks": {"gpus"},
 }
 _ACTIONS = (
@@ -209,7 +209,7 @@ def _signal(entry: Mapping[str, Any], now: Millis) -> Signal:
         device=entry.get("device", "gpu0"),
         code=entry.get("code", "xid_79"),
         severity=Severity(entry.get("severity", "fatal")),
-        first_at=now,
+        first_at=instant(entry["since"]) if "since" in entry else now,
         last_at=now,
     )
 

@@ -49,8 +49,15 @@ def next_at(host: Host, now: Millis, *, policy: Policy) -> Millis | None:
 
 
 def asking(host: Host) -> list[Signal]:
-    """Open signals that ask for more than to be watched, and were seen after the host was last taken for sound."""
-    open_signals = [s for s in host.signals if s.severity is not Severity.WATCH and s.last_at > host.cleared_at]
+    """Open signals that ask for more than to be watched, were seen after the host was last taken for sound, and not
+    by the person who said so."""
+    open_signals = [
+        signal
+        for signal in host.signals
+        if signal.severity is not Severity.WATCH
+        and signal.last_at > host.cleared_at
+        and signal.incident not in host.excused
+    ]
     return sorted(open_signals, key=lambda signal: (-signal.severity.rank, signal.first_at, signal.key))
 
 
