@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from services.agent.beats import Spool, make_beats, occupied, read_spool, spool_key, write_spool
@@ -47,6 +47,7 @@ class Hands:
     ) -> None:
         self.poke: Callable[[], None] = lambda: None
         self.signals_said: Callable[[], None] = lambda: None
+        self.look_again: Callable[[HostId], Awaitable[None]] = lambda _: asyncio.sleep(0)
         self.state: State
         self._agent, self._checkpoints, self._providers = agent, checkpoints, providers
         self._clock, self._policy = clock, policy
@@ -251,7 +252,7 @@ class Hands:
             self._spawn(self._report_exit(replica, ended))
 
     async def _report_exit(self, replica: Replica, ended: process.ReplicaExit) -> None:
-        await self._look_for_checkpoints([replica])
+        await asyncio.gather(self._look_for_checkpoints([replica]), self.look_again(replica.host))  # S63
         async with self._beating:
             replica.exit = self._exit_of(replica, ended)
         self._seen(replica)

@@ -142,7 +142,7 @@ async def look_after(options: SignalOptions, hands: Hands, loop: Loop[State], *,
         state.pending_signals = fact
         loop.poke()
 
-    monitor.report, hands.signals_said = report, monitor.said
+    monitor.report, hands.signals_said, hands.look_again = report, monitor.said, monitor.look_again
     monitor.start(known)
     try:
         await asyncio.Event().wait()

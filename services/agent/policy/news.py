@@ -13,7 +13,7 @@ from tenure.events.reports import CheckpointReported, Heartbeat, HostBeat, Repli
 
 
 def news(state: State) -> tuple[list[Fact], Said]:
-    """What the log does not have yet: heartbeats, saved progress, starts, exits, health; in reading order."""
+    """What the log does not have yet: heartbeats, saved progress, starts, health, exits; in reading order."""
     facts: list[Fact] = [*_beats(state)]
     saved = [checkpoint for checkpoint in state.checkpoints.values() if not checkpoint.said]
     facts += [_saved(checkpoint) for checkpoint in saved]
@@ -26,8 +26,8 @@ def news(state: State) -> tuple[list[Fact], Said]:
         if replica.exit is not None and not replica.said_exit:
             exits.setdefault(key.run, []).append(replica)
     facts += [_started(run, replicas) for run, replicas in starts.items()]
+    facts += [state.pending_signals] if state.pending_signals is not None else []  # before GPUs are free (S63)
     facts += [_exited(run, replicas) for run, replicas in exits.items()]
-    facts += [state.pending_signals] if state.pending_signals is not None else []
     said = Said(
         started=tuple(replica.key for replicas in starts.values() for replica in replicas),
         exited=tuple(replica.key for replicas in exits.values() for replica in replicas),

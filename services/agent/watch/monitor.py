@@ -5,6 +5,7 @@ that source is read again when the thread returns.
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,7 @@ from services.agent.watch.incidents import Incidents
 from services.agent.watch.sources import Source
 from tenure.domain.ids import FactId, HostId
 from tenure.domain.severity import Severity
-from tenure.domain.units import SECOND, Millis
+from tenure.domain.units import MINUTE, SECOND, Millis
 from tenure.events.reports import HealthSignal, HostSignal
 from tenure.runtime.clock import Clock
 
@@ -23,6 +24,10 @@ logger = logging.getLogger(__name__)
 
 SAY_EVERY_MS: Millis = 10 * SECOND
 """Reports are at least so far apart, but for the gravest signals."""
+LOOK_S = 2.0
+"""Between two runs a host is looked at for so long at most."""
+QUICK_MS: Millis = MINUTE
+"""What is read so often is quickly read."""
 WATCHDOG = "watchdog"
 """Source of the signals about sources."""
 
@@ -38,6 +43,12 @@ class Monitor:
         self._pending: HostSignal | None = None
         self._said_at: Millis = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._begun: dict[str, int] = {}
+        """Reads of each source that were begun, and are done ..."""
+        self._done: dict[str, int] = {}
+        self._wake = {source.name: asyncio.Event() for source in sources}
+        self._changed = asyncio.Condition()
+        """... and when one is."""
         self._hanging: dict[str, None] = {}
         self._warned: dict[str, str] = {}
 
@@ -65,10 +76,35 @@ class Monitor:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def look_again(self, host: HostId, *, limit_s: float = LOOK_S) -> None:
+        """Between two runs (S63): read what is read often once more, and have it said, before the GPUs are free.
+
+        Returns after `limit_s` at the latest; what asks for longer is read on its own interval.
+        """
+        quick = [source.name for source in self._sources if source.every_ms <= QUICK_MS and host == self._host]
+        wanted = {name: self._begun.get(name, 0) + 1 for name in quick}
+        for name in quick:
+            self._wake[name].set()
+
+        def all_read() -> bool:
+            return all(self._done.get(name, 0) >= number for name, number in wanted.items())
+
+        async with self._changed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait_for(all_read), limit_s)
+
     async def _follow(self, source: Source) -> None:
+        name = source.name
+        wake = self._wake[name]
         while True:
+            wake.clear()
+            self._begun[name] = number = self._begun.get(name, 0) + 1
             await self._read(source)
-            await asyncio.sleep(source.every_ms / SECOND)
+            async with self._changed:
+                self._done[name] = number
+                self._changed.notify_all()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(wake.wait(), source.every_ms / SECOND)
 
     async def _read(self, source: Source) -> None:
         now = self._clock.now()

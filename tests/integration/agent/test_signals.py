@@ -15,6 +15,7 @@ from services.agent.watch.logs import KernelLog, LogTail
 from services.agent.watch.monitor import Monitor
 from services.agent.watch.sources import Ports, Source, sources_of
 from tenure.domain.host import HostSpec
+from tenure.domain.job import Launch
 from tenure.domain.severity import Severity
 from tenure.domain.units import SECOND
 from tenure.events.reports import HealthSignal, HostSignal
@@ -22,7 +23,8 @@ from tenure.log.memory import MemoryLog
 from tenure.runtime.clock import WallClock
 from tenure.runtime.signal_options import CheckOption, SignalOptions
 from tests.integration.agent.conftest import until, wall_clock
-from tests.integration.agent.live import HOST, beats, living
+from tests.integration.agent.live import HOST, beats, exits, living
+from tests.unit.agent.runs import assigned
 from tests.unit.agent.test_machine_signals import make_port
 
 GRAVE = "NVRM: Xid (PCI:0000:0a:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
@@ -66,6 +68,25 @@ def test_a_line_of_the_kernels_log_becomes_a_fact(tmp_path) -> None:
             await until(lambda: codes(log) == ["xid_79"])
         (signal,) = reported(log)
         assert (signal.device, signal.severity, signal.count) == ("0000:0a:00.0", Severity.FATAL, 2)
+
+    play(story)
+
+
+def test_between_two_runs_the_host_is_looked_at(tmp_path) -> None:
+    """S63: a run leaves a GPU in a bad state; that is said before its exit, long before the next look was due."""
+    kernel = tmp_path / "kmsg"
+    kernel.write_text("")
+    options = SignalOptions(every_ms={"kernel": 60_000}, kernel_log=kernel)
+
+    async def story(log: MemoryLog) -> None:
+        async with living(log, tmp_path, heartbeat_ms=200, signals=options):
+            await until(lambda: bool(beats(log)))
+            command = ("/bin/sh", "-c", 'echo "$0" >> "$1"', GRAVE.strip(), str(kernel))
+            await log.append([assigned(HOST, id="assigned-1", launch=Launch(command=command))])
+            await until(lambda: exits(log) > 0)
+            kinds = [type(entry.fact).__name__ for entry in log.recorded]
+            assert kinds.index("HostSignal") < kinds.index("ReplicasExited")
+            assert codes(log) == ["xid_79"]
 
     play(story)
 
