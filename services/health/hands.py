@@ -13,11 +13,11 @@ import tenacity
 
 from services.health.instructions import Mend
 from services.health.plug import Answer, Passing, run_command, send
-from services.health.repair_options import RepairOptions
 from tenure.domain.ids import FactId, UserName
 from tenure.events.intake import RepairCompleted
 from tenure.log.port import Log, LogFull, Unavailable
 from tenure.runtime.clock import Clock
+from tenure.runtime.repair_options import RepairOptions
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ import msgspec
 import urllib3
 
 from services.health.instructions import Mend
-from services.health.repair_options import RepairOptions
 from tenure.domain.units import format_duration
+from tenure.runtime.repair_options import RepairOptions
 
 TRY_AGAIN = 75
 """Exit status of a command for what may pass (EX_TEMPFAIL of sysexits.h)."""

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 from services.health.decider import role
 from services.health.hands import Hands
-from services.health.repair_options import build_repair_options
+from services.health.policy.mending import Plug
 from tenure.runtime.clock import WallClock
-from tenure.runtime.options import load_section
+from tenure.runtime.options import REPAIR, load_section
+from tenure.runtime.repair_options import build_repair_options
 from tenure.runtime.service import (
     Service,
     announce_ready,
@@ -28,12 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def serve(service: Service) -> None:
     """Run the loop. Silence counts from now on: what passed while no health role ran is no host's fault."""
-    options = build_repair_options(load_section("repair", service.arguments.config, service.arguments.set))
+    options = build_repair_options(load_section(REPAIR, service.arguments.config, service.arguments.set))
     stop, clock = stop_on_signals(), WallClock()
     log = await connect_log(service)
     try:
         hands = Hands(log, clock, options, cluster=service.connection.cluster)
-        decider = role(service.policy, started_at=clock.now(), plug=options.plug)
+        plug = Plug(repairs=options.there, tests=options.there and options.test)
+        decider = role(service.policy, started_at=clock.now(), plug=plug)
         loop = await make_loop(service, decider, log, perform=hands.perform)
         announcing = asyncio.create_task(announce_ready(service, loop.caught_up, {}))
         await loop.run(stop)

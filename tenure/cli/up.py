@@ -44,7 +44,8 @@ def up(
         list[str] | None, typer.Option("--set", metavar="KNOB=VALUE", help="A knob of the policy. Repeatable.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="A YAML file with policy: and signals: sections.")
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="YAML with policy:, signals:, repair: sections."),
     ] = None,
     clickhouse: Annotated[
         str, typer.Option("--clickhouse", metavar="URL", help="A ClickHouse server.", show_default="embedded")
@@ -60,10 +61,12 @@ def up(
     from tenure.runtime.cluster_file import load_cluster, parse_hosts
     from tenure.runtime.data_dir import DataDir, default_root
     from tenure.runtime.nats_server import find_nats_server
-    from tenure.runtime.options import SIGNALS, load_policy, load_section
+    from tenure.runtime.options import REPAIR, SIGNALS, load_policy, load_section
+    from tenure.runtime.repair_options import build_repair_options
     from tenure.runtime.signal_options import build_signal_options
 
     load_policy(config, settings or [])
+    build_repair_options(load_section(REPAIR, config, settings or []))
     build_signal_options(load_section(SIGNALS, config, settings or []), real_host=False)
     if cluster is None:
         parse_hosts(hosts)

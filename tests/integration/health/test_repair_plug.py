@@ -17,7 +17,7 @@ from services.health.decider import role
 from services.health.hands import Hands
 from services.health.instructions import Mend
 from services.health.plug import Passing, run_command, send, signature
-from services.health.repair_options import RepairOptions
+from services.health.policy.mending import Plug
 from services.health.signals import Signal, as_reported
 from tenure.domain.host import HostSpec, HostState, RepairStep
 from tenure.domain.ids import FactId, HostId
@@ -31,6 +31,7 @@ from tenure.events.reports import Heartbeat, HostBeat, HostRegistered
 from tenure.log.memory import MemoryLog
 from tenure.runtime.clock import WallClock
 from tenure.runtime.loop import Loop
+from tenure.runtime.repair_options import RepairOptions
 
 ORDER = Mend(
     host=HostId("h000"),
@@ -206,7 +207,7 @@ async def _from_signal_to_healthy() -> None:
     log, clock = MemoryLog(), WallClock()
     options = python("import os; print(os.environ['TENURE_STEP'])")
     hands = Hands(log, clock, options, cluster="test", wait_first_s=0.01)
-    loop = Loop(role(Policy(), plug=options.plug), log, clock, cluster="test", perform=hands.perform)
+    loop = Loop(role(Policy(), plug=Plug(repairs=True, tests=True)), log, clock, cluster="test", perform=hands.perform)
     stop = asyncio.Event()
     running = asyncio.create_task(loop.run(stop))
     await say(log, HostRegistered(at=clock.now(), agent="a", hosts=(SPEC,)))

@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from services.health.policy.mending import Plug
-from services.health.repair_options import build_repair_options
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import HOUR
+from tenure.runtime.repair_options import build_repair_options
 
 
 def test_without_a_section_nothing_is_repaired() -> None:
-    assert build_repair_options({}).plug == Plug(repairs=False, tests=False)
+    assert not build_repair_options({}).there
 
 
 def test_a_command_as_words_or_as_a_list() -> None:
@@ -21,13 +20,13 @@ def test_a_command_as_words_or_as_a_list() -> None:
         == ("mend", "--now", "a b")
         == build_repair_options({"command": ["mend", "--now", "a b"]}).command
     )
-    assert (options.time_limit_ms, options.attempts, options.plug) == (HOUR, 2, Plug(repairs=True, tests=False))
+    assert (options.time_limit_ms, options.attempts, options.there, options.test) == (HOUR, 2, True, False)
 
 
 def test_a_webhook_with_its_secret(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("abc\n")
     options = build_repair_options({"webhook": "https://ops/mend", "secret_file": str(tmp_path / "secret")})
-    assert options.secret == b"abc" and options.plug == Plug(repairs=True, tests=True)
+    assert options.secret == b"abc" and options.there and options.test
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from services.health.policy.mending import Plug
 from tenure.domain.nearest import unknown_key
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import MINUTE, Millis, parse_duration
@@ -30,10 +29,9 @@ class RepairOptions:
     """A repaired host is tested before it takes runs."""
 
     @property
-    def plug(self) -> Plug:
-        """What the deciders have to know of it."""
-        there = bool(self.command or self.webhook)
-        return Plug(repairs=there, tests=there and self.test)
+    def there(self) -> bool:
+        """Whether there is a plug."""
+        return bool(self.command or self.webhook)
 
 
 KEYS = ("command", "webhook", "secret_file", "time_limit", "attempts", "test")
