@@ -152,12 +152,12 @@ def _gateway(found: Found) -> Iterator[Finding]:
     )
     states = [host.state for host in hosts]
     counted = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))) or "none"
-    ill = "lost" in states or "suspect" in states or not states
+    ill = any(state in states for state in ("lost", "suspect", "failed")) or not states
     yield Finding(
         subject="hosts",
         detail=counted,
-        problem="some do not report" if ill and states else "no agent has registered" if ill else "",
-        fix="see tenure host list, and whether their agents run",
+        problem="some do not report, or need a person" if ill and states else "no agent has registered" if ill else "",
+        fix="see tenure host list, whether their agents run, and the comments",
     )
 
 

@@ -52,9 +52,15 @@ class Mending:
         """When that changes by itself (P11)."""
         if host.state in (HostState.REPAIRING, HostState.PROBATION) and host.repair is not None:
             return host.repair.asked_at + self.policy.repair_limit_ms
-        if host.state is HostState.DRAINED and host.drain is not None and host.drain.automatic:
+        if host.state in (HostState.DRAINED, HostState.DRAINING) and host.drain is not None and host.drain.automatic:
             return self._clear_at(host)
         return None
+
+    def cleared(self, host: Host) -> Verdict | None:
+        """A drain goes on and what it was for is over: it is taken back, unless the host is to be repaired."""
+        if host.drain is None or not host.drain.automatic or host.drain.fatal or self.plug.repairs:
+            return None
+        return self._cleared(host, self._incidents(host))
 
     def _drained(self, host: Host, *, heard: bool) -> Verdict | None:
         number = self._incidents(host)
@@ -64,8 +70,11 @@ class Mending:
         if self.plug.repairs:
             why = _why(Reason.HOST_REPAIR_BEGUN, {"incidents": number, "signals": len(asking(host))})
             return Verdict(state=HostState.REPAIRING, why=why, asks=RepairStep.REPAIR)
+        return self._cleared(host, number) if heard else None
+
+    def _cleared(self, host: Host, number: int) -> Verdict | None:
         clear_at = self._clear_at(host)
-        if clear_at is None or self.now < clear_at or not heard:
+        if clear_at is None or self.now < clear_at:
             return None
         numbers = {"clear_ms": self.now - host.signals_over_at, "incidents": number}
         return self._sound(host, Reason.HOST_CLEARED, numbers, host.signals_fact)

@@ -127,7 +127,7 @@ class Judge:
         said = (host.said_fatal, host.said_deadline, host.said_accepts)
         if (drain.fatal, drain.deadline, drain.accepts) != said:
             return _to_draining(host)
-        return self._graver(host)
+        return self._graver(host) or self.mending.cleared(host)
 
     def _graver(self, host: Host) -> Verdict | None:
         """A host that drains has lost a GPU meanwhile: its runs cannot go on."""
