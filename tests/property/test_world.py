@@ -58,11 +58,35 @@ def scripts(draw: st.DrawFn) -> dict[str, Any]:
         when.append({"at": f"{start}m", "silence": host})
         when.append({"at": f"{start * 60 + draw(st.sampled_from((10, 45, 200, 900)))}s", "speak": host})
     if draw(st.booleans()):
+        start = draw(st.integers(1, 60))
+        host = draw(st.sampled_from(("h000", "h001", "h002")))
+        when.append({"at": f"{start}m", "drain": host, "empty_at": f"{start + draw(st.integers(1, 90))}m"})
+        when.append({"at": f"{start + draw(st.integers(1, 100))}m", "resume": host})
+    for _ in range(draw(st.integers(0, 3))):
+        start = draw(st.integers(1, 100))
+        signal = {
+            "signal": draw(st.sampled_from(("h000", "h001", "h002"))),
+            "source": draw(st.sampled_from(("kernel", "nvml", "check:x"))),
+            "severity": draw(st.sampled_from(("watch", "drain", "fatal"))),
+        }
+        when.append({"at": f"{start}m", **signal})
+        when.append({"at": f"{start * 60 + draw(st.sampled_from((10, 300)))}s", **signal, "over": True})
+    if draw(st.booleans()):
+        start = draw(st.integers(1, 90))
+        when.append({"at": f"{start}m", "breaks": "h002"})
+        when.append({"at": f"{start + draw(st.integers(1, 30))}m", "mends": "h002"})
+    if draw(st.booleans()):
         when.append({"at": draw(INSTANTS), "tree": {**BUDGETS, "b": {"share": 5}}})
     given_ = {
         "hosts": "3x8",
         "budgets": BUDGETS,
-        "policy": {"lookback": "4h", "heartbeat": "10s", "suspect_after": "25s"},
+        "policy": {
+            "lookback": "4h",
+            "heartbeat": "10s",
+            "suspect_after": "25s",
+            "automation_share": 0.5,
+            "host_clear": "10m",
+        },
     }
     return {"given": given_, "when": when, "until": "3h"}
 
