@@ -87,6 +87,7 @@ class HostEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A host, what it offers, and the runs that hold GPUs of it (GPUs by run)."""
 
     spec: HostSpec
+    registered_at: Millis = 0
     state: HostState = HostState.SUSPECT
     last_seen: Millis = 0
     available: int = 0

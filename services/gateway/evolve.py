@@ -275,7 +275,7 @@ def _host_registered(state: State, fact: HostRegistered) -> None:
     for spec in fact.hosts:
         known = state.hosts.get(spec.host)
         if known is None:
-            state.hosts[spec.host] = HostEntry(spec=spec, last_seen=fact.at, runs={})
+            state.hosts[spec.host] = HostEntry(spec=spec, registered_at=fact.at, last_seen=fact.at, runs={})
         else:
             known.spec, known.last_seen = spec, max(known.last_seen, fact.at)
         state.changed[spec.host] = None
@@ -299,11 +299,13 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     entry = state.hosts.get(fact.host)
     if entry is not None:
         entry.state, entry.last_seen = fact.state, max(entry.last_seen, fact.last_seen)
-        state.incidents.host_changed(fact, gpus=entry.spec.gpus)
         if fact.state in _DRAINED:
             entry.drain_fatal, entry.drain_deadline, entry.drain_accepts = fact.fatal, fact.deadline, fact.accepts
         if fact.why.reason in BY_AUTOMATION:
             entry.comment = say_why(fact.why)
+        spoken_of = entry.drain_asked or fact.why.reason in BY_AUTOMATION
+        comment = entry.comment if spoken_of else say_why(fact.why)
+        state.incidents.host_changed(fact, gpus=entry.spec.gpus, comment=comment)
         state.changed[fact.host] = None
 
 

@@ -37,6 +37,8 @@ class Incident(msgspec.Struct, kw_only=True, omit_defaults=True):
     automatic: bool
     seen_at: Millis
     began_at: Millis
+    out_from: Millis
+    """Its GPUs are not available from then on: before a maintenance window begins they still are."""
     drained_at: Millis | None = None
     ended_at: Millis | None = None
     state: HostState
@@ -61,14 +63,17 @@ class Incidents:
         self.lost_on: dict[RunId, HostId] = dict(lost)
         """Runs that ended with a host and whose books are not closed yet."""
 
-    def host_changed(self, fact: HostStateChanged, *, gpus: int) -> None:
-        """A host went to another state."""
+    def host_changed(self, fact: HostStateChanged, *, gpus: int, comment: str) -> None:
+        """A host went to another state. `comment`: what is said of it."""
         if not fact.incident:
             return
         incident = self.by_id.get(fact.incident)
         if incident is None:
             incident = self._begin(fact, gpus=gpus)
+            incident.comment = comment
         incident.state = fact.state
+        if fact.state is HostState.DRAINING and not fact.accepts:
+            incident.out_from = min(incident.out_from, fact.at)
         if fact.state in (HostState.DRAINED, HostState.LOST) and incident.drained_at is None:
             incident.drained_at = fact.at
         if fact.state is HostState.HEALTHY:
@@ -85,6 +90,7 @@ class Incidents:
             automatic=fact.why.reason is not Reason.HOST_DRAIN_REQUESTED,
             seen_at=fact.at - (int(before) if isinstance(before, int | float) else 0),
             began_at=fact.at,
+            out_from=fact.deadline if fact.accepts and fact.deadline is not None else fact.at,
             state=fact.state,
         )
         self.by_id[fact.incident] = self.of_host[fact.host] = incident

@@ -34,8 +34,8 @@ class CauseTotal:
 class HostReport:
     """Over [since, until). Planned drains count in availability, not among the incidents' ends.
 
-    `availability` is 1 - GPU-time out of service / GPU-time of all registered hosts. `automatic_share` is that of the
-    unplanned incidents that are over. None where there is nothing to divide by.
+    `availability` is 1 - GPU-time out of service / GPU-time of all hosts since they registered. `automatic_share` is
+    that of the unplanned incidents that are over. None where there is nothing to divide by.
     """
 
     since: Millis
@@ -59,8 +59,8 @@ def host_report(state: State, *, since: Millis, until: Millis) -> HostReport:
     unplanned = [one for one in found if one.automatic]
     over = [one for one in unplanned if one.ended_at is not None]
     gpus = sum(entry.spec.gpus for entry in state.hosts.values())
-    out = sum(one.gpus * max(0, _end(one, until) - max(one.began_at, since)) for one in found)
-    whole = gpus * (until - since)
+    out = sum(one.gpus * max(0, _end(one, until) - max(one.out_from, since)) for one in found)
+    whole = sum(entry.spec.gpus * max(0, until - max(since, entry.registered_at)) for entry in state.hosts.values())
     return HostReport(
         since=since,
         until=until,

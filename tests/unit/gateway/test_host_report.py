@@ -5,6 +5,7 @@ from pathlib import Path
 from services.gateway.metrics import readings
 from services.gateway.policy.host_report import HostReport, host_report, spread
 from services.gateway.state import State, dump, load
+from tenure.domain.ids import HostId
 from tenure.domain.units import DAY, HOUR, MINUTE
 from tests.scenario.script import instant, script_to_world
 from tests.scenario.script import load as load_script
@@ -65,6 +66,22 @@ def test_a_window_cuts_what_lies_outside() -> None:
     assert host_report(state, since=HOUR, until=2 * HOUR).incidents == ()
 
 
+def test_a_maintenance_window_is_out_of_service_from_its_beginning() -> None:
+    report = reported(played("a_maintenance_window_takes_what_ends_before"), until="12h")
+    (one,) = report.incidents
+    assert (one.began_at, one.ended_at, one.comment) == (10 * MINUTE, 5 * HOUR, "scenario")
+    assert report.out_gpu_ms == 8 * HOUR
+    early = host_report(played("a_maintenance_window_takes_what_ends_before"), since=0, until=2 * HOUR)
+    assert (early.out_gpu_ms, early.availability) == (0, 1)
+
+
+def test_a_host_counts_from_its_registration() -> None:
+    state = played("repaired_host_takes_runs_again")
+    state.hosts[HostId("h000")].registered_at = 30 * MINUTE
+    report = reported(state, until="1h")
+    assert report.availability is not None and round(1 - report.availability, 6) == round(9 / 30, 6)
+
+
 def test_the_metrics_say_the_same() -> None:
     told = readings(played("a_repair_that_fails_needs_a_person"), now=6 * HOUR)
     states = {of["state"]: value for value, of in told["tenure.hosts.in_state"]}
@@ -72,7 +89,7 @@ def test_the_metrics_say_the_same() -> None:
     incidents = {of["ending"]: value for value, of in told["tenure.incidents"]}
     assert incidents == {"automatic": 0, "human": 1, "open": 1}
     [(availability, _)] = told["tenure.hosts.availability"]
-    assert 0.9 < availability < 1
+    assert availability == 1 - (290 + 350) / (4 * 360)
 
 
 def test_the_incidents_survive_a_snapshot() -> None:
