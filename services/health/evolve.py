@@ -243,7 +243,16 @@ def _count_end(state: State, fact: RunEnded, run: Assigned) -> None:
         died_on = HostId(str(fact.why.numbers.get("host")))
     else:
         return
-    end = End(at=fact.at, job=fact.job, user=run.user, hosts=run.hosts, died_on=died_on, launched=launched)
+    replica = fact.why.numbers.get("replica")
+    end = End(
+        at=fact.at,
+        job=fact.job,
+        user=run.user,
+        hosts=run.hosts,
+        died_on=died_on,
+        replica=replica if isinstance(replica, int) else 0,
+        launched=launched,
+    )
     state.core.ends.append(end)
     del state.core.ends[:-ENDS_MAX]
     if died_on in state.core.hosts:

@@ -55,6 +55,8 @@ class End(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     user: UserName
     hosts: tuple[HostId, ...]
     died_on: HostId | None
+    replica: int = 0
+    """Which replica failed first."""
     launched: bool = True
 
 

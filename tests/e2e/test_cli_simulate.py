@@ -199,7 +199,7 @@ def test_jobs_that_are_not_admitted_are_told(simulate: Simulate) -> None:
 GOOD_ROW = "new,7,left,ana,1,8,60,9000,true,0,x"
 BAD_OPTIONS = [
     (("--policy", "fifo"), "--policy: 'fifo' is not known; choose fair or priority"),
-    (("--set", "lookbak=1d"), "--set: unknown knob 'lookbak'; did you mean lookback? known: checkpoint_interval (30m)"),
+    (("--set", "lookbak=1d"), "--set: unknown knob 'lookbak'; did you mean lookback? known: automation_share (0.1)"),
     (("--set", "lookback"), "--set: 'lookback' has no '='"),
     (("--set", "lookback=long"), "lookback: 'long' is not a duration"),
     (("--set", "ratio_margin=nan"), "ratio_margin: 'nan' is not a number"),

@@ -1,8 +1,9 @@
 """P9, evidence from jobs: is it the host that its runs die of, or the job?
 
-A job's own bug follows it: whoever fails on other hosts too is no witness. The others have to agree: two users, or one
-whose runs end well elsewhere; several jobs; and more of them died here than ended well here. A launch that the host
-itself gave up, before every replica ran, needs no witness.
+A bug follows its owner: whoever fails on other hosts too is no witness. Who tries a new program on one host, where
+packing puts it, is none either: two users have to agree whose runs end well elsewhere; or of gangs over several hosts
+another replica fails first each time, and always here. Of several jobs, and more died here than ended well here. A
+launch that the host itself gave up, before every replica ran, needs no witness.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from tenure.domain.units import HOUR, Millis
 
 WINDOW: Millis = HOUR
 """How far back ends of runs are evidence."""
-JOBS_MIN, USERS_MIN = 2, 2
+JOBS_MIN, USERS_MIN, POSITIONS_MIN = 2, 2, 2
 
 
 def blamed(host: Host, core: Core, now: Millis, *, policy: Policy) -> tuple[Reason, Mapping[str, Number]] | None:
@@ -34,19 +35,21 @@ def _died(host: Host, recent: list[End], *, policy: Policy) -> tuple[Reason, Map
     name = host.spec.host
     fail_elsewhere = {end.user for end in recent if end.died_on not in (None, name)}
     died = [end for end in recent if _is_against(end, host) and end.launched and end.user not in fail_elsewhere]
-    users, jobs = {end.user for end in died}, {end.job for end in died}
     ended_well = [end for end in recent if end.died_on is None]
     well_here = sum(name in end.hosts for end in ended_well)
-    well_elsewhere = sum(name not in end.hosts and end.user in users for end in ended_well)
-    witnessed = len(users) >= USERS_MIN or well_elsewhere > 0
+    well_elsewhere = {end.user for end in ended_well if name not in end.hosts}
+    users, jobs = {end.user for end in died if end.user in well_elsewhere}, {end.job for end in died}
+    positions = {end.replica for end in died if len(end.hosts) > 1}
+    witnessed = len(users) >= USERS_MIN or len(positions) >= POSITIONS_MIN
     if len(died) < policy.job_failures or len(jobs) < JOBS_MIN or len(died) <= well_here or not witnessed:
         return None
     return Reason.HOST_JOBS_FAIL, {
         "runs_died": len(died),
         "jobs": len(jobs),
-        "users": len(users),
+        "users": len({end.user for end in died}),
+        "users_well_elsewhere": len(users),
+        "replicas": len(positions),
         "ended_well_here": well_here,
-        "ended_well_elsewhere": well_elsewhere,
         "window_ms": WINDOW,
     }
 
