@@ -48,10 +48,10 @@ def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
 def current_openings(state: State, policy: Policy) -> Openings:
     """What P5 gives to whom under the current ratios; kept while nothing moved them, here or in the log."""
     known = state.openings
-    if known is None or state.openings_of != (state.ratios, known.standings.version):
-        known = state.openings = Openings(state.loose, current_standings(state), policy)
-        state.openings_of = (state.ratios, known.standings.version)
-    return known
+    if known is None or known[1] != (state.ratios, known[0].standings.version):
+        openings = Openings(state.loose, current_standings(state), policy)
+        known = state.openings = (openings, (state.ratios, openings.standings.version))
+    return known[0]
 
 
 def current_standings(state: State) -> Standings:

@@ -100,10 +100,8 @@ class State:
         """Counts how often `room` or `reach` grew."""
         self.ratios = 0
         """Counts how often the ratios may have moved: a ranking, a start, an escrow, a reservation."""
-        self.openings: Openings | None = None
-        """Scratch of `decide`: what P5 gives to whom ..."""
-        self.openings_of: tuple[int, int] | None = None
-        """... at this `ratios` and version of its standings."""
+        self.openings: tuple[Openings, tuple[int, int]] | None = None
+        """Scratch of `decide`: what P5 gives to whom, at this `ratios` and version of its standings."""
         self.idle_until: Millis | None = None
         """Scratch of `decide`: nothing to decide before this instant unless a fact comes. None: look again."""
         self._index()

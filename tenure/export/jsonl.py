@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from tenure.domain.host import HostState
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import JobSpec, gpus_by_host
 from tenure.domain.tree import PPM
@@ -95,10 +96,16 @@ def _place_end(told: line.RunEnd, origin: float) -> None:
         told.checkpoint = seconds(told.checkpoint - origin)
 
 
+def _place_window(told: line.HostStateChange, origin: float) -> None:
+    if told.window is not msgspec.UNSET:
+        told.window = seconds(told.window - origin)
+
+
 _FURTHER: dict[type[line.Line], Callable[[Any, float], None]] = {
     line.RunStart: _place_start,
     line.Reserved: _place_reservation,
     line.RunEnd: _place_end,
+    line.HostStateChange: _place_window,
 }
 """Lines that hold more instants than `t`."""
 
@@ -221,9 +228,10 @@ def _cancel(export: _Export, fact: JobCancelRequested) -> None:
 
 
 def _host_state(export: _Export, fact: HostStateChanged) -> None:
-    export.told.append(
-        line.HostStateChange(fact.at, "host_state", fact.host, fact.state, fact.previous, fact.fatal, fact.why)
-    )
+    told = line.HostStateChange(fact.at, "host_state", fact.host, fact.state, fact.previous, fact.fatal, fact.why)
+    if fact.accepts and fact.deadline is not None and fact.state is HostState.DRAINING:
+        told.window = fact.deadline
+    export.told.append(told)
 
 
 def _tree(export: _Export, fact: BudgetTreeChanged) -> None:

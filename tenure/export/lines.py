@@ -148,13 +148,14 @@ class Reserved(Line, gc=False):
 
 
 class HostStateChange(Line, gc=False):
-    """A host is in another state."""
+    """A host is in another state. `window`: until then, in the unit of `t`, it takes contracts that end before (P9)."""
 
     host: HostId
     state: HostState
     previous: HostState | None
     fatal: bool
     reason: Why
+    window: float | msgspec.UnsetType = msgspec.UNSET
 
 
 class Tree(Line, gc=False):

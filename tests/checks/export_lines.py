@@ -34,6 +34,7 @@ class _Seen:
         self.sizes: dict[str, int] = {}
         self.offered: dict[str, int] = {}
         self.states: dict[str, str] = {}
+        self.windows: dict[str, float] = {}
         self.asked: dict[str, Line] = {}
         self.promised: dict[str, dict[str, list[int]]] = {}
         """By job what its last reservation keeps for it (P8)."""
@@ -72,6 +73,7 @@ def _capacity(seen: _Seen, line: Line) -> None:
 
 def _host_state(seen: _Seen, line: Line) -> None:
     seen.states[line["host"]] = line["state"]
+    seen.windows[line["host"]] = line.get("window", 0)
 
 
 def _submitted(seen: _Seen, line: Line) -> None:
@@ -93,7 +95,8 @@ def _assigned(seen: _Seen, line: Line) -> None:
     if run in seen.ended:
         seen.say(f"I4: {run} begins again")
     for host, gpus in line["hosts"].items():
-        if not seen.offered.get(host) or seen.states.get(host, "healthy") != "healthy":
+        in_time = asked is not None and line["t"] + asked["min_runtime_s"] <= seen.windows.get(host, 0)
+        if not seen.offered.get(host) or (seen.states.get(host, "healthy") != "healthy" and not in_time):
             seen.say(
                 f"I7: {run} begins on {host}, which offers {seen.offered.get(host)} and is {seen.states.get(host)}"
             )
