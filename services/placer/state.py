@@ -16,7 +16,6 @@ from services.placer.policy.openings import Openings
 from services.placer.room import Room
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId, JobId, Position, RunId
-from tenure.domain.job import Placement, gpus_by_host
 from tenure.domain.reasons import Reason
 from tenure.domain.units import Millis
 
@@ -53,7 +52,9 @@ class State:
         self.held: dict[HostId, int] = {}
         """Per host a bit for each GPU that a run holds, whatever the host says of its GPUs meanwhile."""
         self.escrowed: dict[HostId, int] = {}
-        """The same of GPUs that are kept for an asker."""
+        """The same of GPUs that are kept for an asker, or for more than one (P8)."""
+        self.kept: dict[JobId, dict[HostId, int]] = {}
+        """By asker what is kept for it."""
         self.runs_on: dict[HostId, dict[RunId, None]] = {}
         """The runs that hold something on each host."""
         self.masks: dict[RunId, dict[HostId, int]] = {}
@@ -112,7 +113,7 @@ class State:
         for reservation in core.reservations.values():
             self.reserve(reservation)
         for escrow in core.escrows.values():
-            self._keep(escrow.placement)
+            self._keep(escrow)
         for run in core.runs.values():
             self.hold(run)
             self.attention[run.run] = None
@@ -258,19 +259,26 @@ class State:
 
     def keep(self, escrow: Escrow) -> None:
         """These GPUs are kept for an asker, who does not wait for others meanwhile."""
-        if escrow.job not in self.core.escrows:
+        known = self.core.escrows.get(escrow.job)
+        if known is None:
             self.ratios += 1  # the asker's commitment counts from now on
+        elif known.placement != escrow.placement:
+            self.give_up(escrow.job)
         self.core.escrows[escrow.job] = escrow
-        self._keep(escrow.placement)
+        self._keep(escrow)
         self.waiting.remove(escrow.job)
 
     def give_up(self, job: JobId) -> bool:
         """Nothing is kept for the job any more. Returns whether something was."""
-        escrow = self.core.escrows.pop(job, None)
-        if escrow is None:
+        if self.core.escrows.pop(job, None) is None:
             return False
-        for host, gpus in gpus_by_host(escrow.placement).items():
-            self.escrowed[host] &= ~gpu_mask(gpus)
+        gone = self.kept.pop(job)
+        for host, mask in gone.items():
+            self.escrowed[host] &= ~mask
+        for masks in self.kept.values():
+            for host in masks.keys() & gone.keys():
+                self.escrowed[host] |= masks[host]
+        for host in gone:
             self.refresh(host)
         return True
 
@@ -348,9 +356,10 @@ class State:
         free = all_gpus(host.spec.gpus) & ~self.held.get(name, 0) & ~self.escrowed.get(name, 0)
         self.windows.set((host.spec.cluster, host.spec.gpu_type), name, free)
 
-    def _keep(self, placement: Placement) -> None:
-        for host, gpus in gpus_by_host(placement).items():
-            self.escrowed[host] = self.escrowed.get(host, 0) | gpu_mask(gpus)
+    def _keep(self, escrow: Escrow) -> None:
+        masks = self.kept[escrow.job] = masks_of(escrow.placement)
+        for host, mask in masks.items():
+            self.escrowed[host] = self.escrowed.get(host, 0) | mask
             self.refresh(host)
 
     def _wait_for(self, asker: str | None, change: int) -> None:

@@ -4,12 +4,12 @@ A host on which a victim still is then takes no runs until it is over: see `Stat
 """
 
 from collections.abc import Iterator
+from itertools import takewhile
 
-from services.placer.core import Escrow, gpu_mask
+from services.placer.core import Escrow
 from services.placer.state import State
 from tenure.domain.host import HostState
-from tenure.domain.ids import HostId, RunId
-from tenure.domain.job import gpus_by_host
+from tenure.domain.ids import HostId, JobId, RunId
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import Millis
@@ -22,16 +22,26 @@ def ready(state: State) -> Iterator[Escrow]:
     """Escrows whose GPUs are all free, in order of job id: their askers start now."""
     for job_id in sorted(state.core.escrows):
         escrow = state.core.escrows[job_id]
-        if is_free(escrow, state):
+        if is_complete(escrow, state):
             yield escrow
 
 
-def is_free(escrow: Escrow, state: State) -> bool:
-    """Whether every GPU of the escrow is free of runs and on a healthy host."""
-    return all(
-        state.takes_runs(host) and state.free(host) & gpu_mask(gpus) == gpu_mask(gpus)
-        for host, gpus in gpus_by_host(escrow.placement).items()
-    )
+def is_complete(escrow: Escrow, state: State) -> bool:
+    """Whether every GPU of the escrow is free of runs, on a healthy host, and kept for nobody since earlier.
+
+    It may be where it is promised to the asker, and somebody was let there whose contract will be over in time (P8).
+    """
+    mine = state.kept[escrow.job]
+    if not all(state.takes_runs(host) and state.free(host) & mask == mask for host, mask in mine.items()):
+        return False
+    earlier = takewhile(lambda job: job != escrow.job, state.core.escrows)
+    return not any(mask & state.kept[job].get(host, 0) for job in earlier for host, mask in mine.items())
+
+
+def keeps_others(state: State, job: JobId) -> bool:
+    """Whether GPUs are held for the job elsewhere than where it was promised some."""
+    escrow, promised = state.core.escrows.get(job), state.core.reservations.get(job)
+    return escrow is not None and promised is not None and escrow.placement != promised.placement
 
 
 def expired(state: State, now: Millis) -> Iterator[PlacementDeferred]:
@@ -40,7 +50,7 @@ def expired(state: State, now: Millis) -> Iterator[PlacementDeferred]:
         escrow = state.core.escrows[job_id]
         hosts = {place.host for place in escrow.placement}
         unfit = sorted(host for host in hosts if state.core.hosts[host].state not in MAY_COME_BACK)
-        if not unfit and (now < escrow.deadline or is_free(escrow, state)):
+        if not unfit and (now < escrow.deadline or is_complete(escrow, state)):
             continue
         still_there = [run for run in escrow.victims if run in state.core.runs]
         numbers = {

@@ -37,12 +37,14 @@ WORTH_IT: Millis = 5 * MINUTE
 def forbidden(state: State, *, job: JobId, spec: JobSpec, now: Millis) -> dict[HostId, int]:
     """By host what the job may not use: reserved GPUs on which its contract would not be over in time.
 
-    An unallocated job has none; but where its run would be told to end at once it is not started.
+    An unallocated job has none; but where its run would be told to end at once it is not started. Once the first run
+    was told to end for the gang, all its hosts are held for it alone (P7).
     """
     masks: dict[HostId, int] = {}
     ends = now + max(spec.min_runtime_ms, 1) + spec.grace_ms
     for reservation in state.core.reservations.values():
-        if reservation.job != job and ends > reservation.latest_start:
+        shut = ends > reservation.latest_start or reservation.job in state.core.escrows
+        if reservation.job != job and shut:
             for host, mask in state.reserved[reservation.job].items():
                 masks[host] = masks.get(host, 0) | mask
     return masks
@@ -134,7 +136,7 @@ def honour(state: State, now: Millis, *, standings: Standings, policy: Policy) -
     told: dict[RunId, None] = {}
     for job_id in sorted(state.core.reservations):
         reservation = state.core.reservations[job_id]
-        if now < nothing_due_before(reservation, policy):
+        if now < nothing_due_before(reservation, policy) or escrow.keeps_others(state, job_id):
             continue
         for run in _on(state, reservation):
             victim = state.core.jobs[run.job]
@@ -180,6 +182,12 @@ def due(reservation: Reservation, run: Run, victim: Job) -> Millis:
     """When the run must be told so that it is gone at the latest start; never inside its protection (I3)."""
     when = reservation.latest_start - victim.spec.grace_ms
     return max(when, run.protected_until or 0) if victim.spec.allocated else when
+
+
+def first_due(state: State, reservation: Reservation) -> Millis:
+    """When the first run on its hosts must be told; the latest start if there is none."""
+    dues = [due(reservation, run, state.core.jobs[run.job]) for run in _on(state, reservation)]
+    return min([*dues, reservation.latest_start])
 
 
 def _on(state: State, reservation: Reservation) -> list[Run]:

@@ -16,7 +16,7 @@ from services.placer.policy.hope import hopeful, within_reach
 from services.placer.policy.openings import Openings
 from services.placer.policy.outside import Outside
 from services.placer.policy.pack import pack
-from services.placer.policy.reserve import forbidden, reserve
+from services.placer.policy.reserve import first_due, forbidden, reserve
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.victims import VictimPlan, find_victims
 from services.placer.standings import Standings
@@ -187,8 +187,8 @@ def _held_of(state: State, placement: Placement) -> dict[HostId, int]:
 def _victims(plan: Plan, state: State, job: Job, now: Millis, *, policy: Policy) -> VictimPlan | None:
     """Whom to tell, so that what was promised is kept although the asker starts only when the slowest of them is gone.
 
-    One that has a reservation starts no later for having asked; and where the asker uses reserved hosts its contract is
-    over in time, but for the usual grace of its victims (P8).
+    One that has a reservation has its victims or has given them up before anybody has to be told for the reservation;
+    and where the asker uses reserved hosts its contract is over in time, but for the usual grace of its victims (P8).
     """
     given = plan.openings.of(job.spec.budget, job.spec.priority)
     if not given or not plan.outside.may_be_had(job, given):
@@ -200,7 +200,7 @@ def _victims(plan: Plan, state: State, job: Job, now: Millis, *, policy: Policy)
         if found is None or not state.core.reservations:
             return found
         grace_ms = _longest_grace(found)
-        if own is not None and now + grace_ms > own.latest_start:
+        if own is not None and escrow.deadline(grace_ms, now, policy=policy) > first_due(state, own):
             return None
         slow = grace_ms - DEFAULT_GRACE
         if slow <= waits:
