@@ -5,7 +5,7 @@ used by unallocated runs and by contracts that end in time. Each run on them is 
 over at the latest start; by what right was decided when the reservation was made, and is not asked again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from services.placer.alike import Line
 from services.placer.core import LOOK_AGAIN_AFTER, Job, Reservation, Run
@@ -84,7 +84,7 @@ def _better(state: State, now: Millis, *, outlook: Outlook) -> Iterator[Reservat
             continue
         job = state.core.jobs[reservation.job]
         table = find_timetable(state, job, now, outlook=outlook, before=before)
-        if table is not None:
+        if table is not None and table.latest_start > now:  # else as above
             yield _made(job, table, now)
             return
 
@@ -184,10 +184,10 @@ def due(reservation: Reservation, run: Run, victim: Job) -> Millis:
     return max(when, run.protected_until or 0) if victim.spec.allocated else when
 
 
-def first_due(state: State, reservation: Reservation) -> Millis:
-    """When the first run on its hosts must be told; the latest start if there is none."""
-    dues = [due(reservation, run, state.core.jobs[run.job]) for run in _on(state, reservation)]
-    return min([*dues, reservation.latest_start])
+def first_due(state: State, reservation: Reservation, *, but: Container[RunId]) -> Millis:
+    """When the first run on its hosts, but for these, must be told; the latest start if there is none."""
+    others = [run for run in _on(state, reservation) if run.run not in but]
+    return min([due(reservation, run, state.core.jobs[run.job]) for run in others], default=reservation.latest_start)
 
 
 def _on(state: State, reservation: Reservation) -> list[Run]:

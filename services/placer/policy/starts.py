@@ -35,14 +35,15 @@ STARTS_MAX = 500
 
 @dataclass(slots=True)
 class Plan:
-    """What one decision starts and stops. `asked`: a victim set was told to end in it."""
+    """What one decision starts and stops. `moved`: somebody was promised GPUs in it, and the ratios are not those that
+    it began with."""
 
     openings: Openings
     ports: Ports
     outside: Outside
     facts: list[Fact] = field(default_factory=list)
     started: int = 0
-    asked: bool = False
+    moved: bool = False
 
     @property
     def standings(self) -> Standings:
@@ -53,7 +54,8 @@ class Plan:
 def plan_starts(state: State, now: Millis, *, openings: Openings, policy: Policy) -> list[Fact]:
     """Starts and preemptions in rank order, whole gangs only (P4, P6). At most one victim set is asked for at a time.
 
-    One victim set a decision keeps the next one honest: it sees the runs that were told, and their GPUs in escrow.
+    One victim set a decision, and none after a start, keeps the next one honest: it sees the runs that were told, their
+    GPUs in escrow, and whoever has got a right or lost one.
     When nothing starts, a timetable for a gang that has none (P8), else the reasons that were not said yet.
     """
     plan, standings = Plan(openings, Ports(state), Outside(state, now)), openings.standings
@@ -101,7 +103,7 @@ def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
                     return
             continue
         free.pop(line, None)
-        if hopes and job.spec.allocated and not plan.asked and job_id not in state.waited_for:
+        if hopes and job.spec.allocated and not plan.moved and job_id not in state.waited_for:
             found = _victims(plan, state, job, now, policy=policy)
             if found is not None:
                 _preempt(plan, state, job, found, now, policy=policy)
@@ -177,6 +179,7 @@ def _start(
     state.windows.take(placement)
     if job.spec.allocated and reason is not Reason.START_ESCROW_COMPLETE:
         plan.standings.add(job.spec.budget, job.spec.commitment_gpu_ms)
+        plan.moved = True
 
 
 def _held_of(state: State, placement: Placement) -> dict[HostId, int]:
@@ -187,8 +190,8 @@ def _held_of(state: State, placement: Placement) -> dict[HostId, int]:
 def _victims(plan: Plan, state: State, job: Job, now: Millis, *, policy: Policy) -> VictimPlan | None:
     """Whom to tell, so that what was promised is kept although the asker starts only when the slowest of them is gone.
 
-    One that has a reservation has its victims or has given them up before anybody has to be told for the reservation;
-    and where the asker uses reserved hosts its contract is over in time, but for the usual grace of its victims (P8).
+    One that has a reservation has its victims, or has given them up, before anybody else must be told for it; and where
+    the asker uses reserved hosts its contract is over in time, but for the usual grace of its victims (P8).
     """
     given = plan.openings.of(job.spec.budget, job.spec.priority)
     if not given or not plan.outside.may_be_had(job, given):
@@ -200,8 +203,10 @@ def _victims(plan: Plan, state: State, job: Job, now: Millis, *, policy: Policy)
         if found is None or not state.core.reservations:
             return found
         grace_ms = _longest_grace(found)
-        if own is not None and escrow.deadline(grace_ms, now, policy=policy) > first_due(state, own):
-            return None
+        if own is not None:
+            told = [victim.run.run for victim in found.victims]
+            if escrow.deadline(grace_ms, now, policy=policy) > first_due(state, own, but=told):
+                return None
         slow = grace_ms - DEFAULT_GRACE
         if slow <= waits:
             return found
@@ -241,6 +246,6 @@ def _preempt(plan: Plan, state: State, job: Job, found: VictimPlan, now: Millis,
     }
     why = Why(rule="P7", reason=Reason.DEFER_VICTIMS_STOPPING, numbers=numbers)
     plan.facts.append(PlacementDeferred(at=now, job=job.job, why=why))
-    plan.asked = True
+    plan.moved = True
     state.room.take(found.placement)
     plan.standings.add(job.spec.budget, job.spec.commitment_gpu_ms)

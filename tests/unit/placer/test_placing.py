@@ -234,3 +234,16 @@ def test_a_decision_stays_below_one_append_however_many_escrows_are_complete_at_
         pass
     assert len(facts) == STARTS_MAX
     assert len(scene.act_for(RunAssigned)) == 10
+
+
+def test_a_right_that_came_with_a_start_is_used_in_the_next_decision() -> None:
+    scene = Scene(hosts=3)
+    run = scene.running("busy", "b")
+    scene.running("part", "c", gpus=4, min_runtime_ms=8 * HOUR)
+    scene.now += 2 * HOUR
+    scene.job("starts", "b", min_runtime_ms=8 * HOUR)  # raises the ratio of b above that of a
+    scene.job("asks", "a", gpus=8)
+    step = scene.actor.step
+    assert [type(fact) for fact in step(scene.now)] == [RunAssigned]
+    told = [fact.run for fact in step(scene.now) if isinstance(fact, RunPreemptionRequested)]
+    assert told == [run], "from the start of the order, as a restored placer would look"
