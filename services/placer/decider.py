@@ -47,10 +47,10 @@ def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
 
 def current_openings(state: State, policy: Policy) -> Openings:
     """What P5 gives to whom under the current ratios; kept while nothing moved them, here or in the log."""
-    known = state.openings
+    known = state.looks.openings
     if known is None or known[1] != (state.ratios, known[0].standings.version):
         openings = Openings(state.loose, current_standings(state), policy)
-        known = state.openings = (openings, (state.ratios, openings.standings.version))
+        known = state.looks.openings = (openings, (state.ratios, openings.standings.version))
     return known[0]
 
 

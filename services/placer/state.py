@@ -32,6 +32,16 @@ class Reasons:
     """When a reason that has turned may be said."""
 
 
+@dataclass(slots=True)
+class Looks:
+    """Scratch: what the last looks at runs that may be had found, and when that holds."""
+
+    barren: tuple[int, int] | None = None
+    """At this `grown` and `ratios` no victims were found for anybody who waited."""
+    openings: tuple[Openings, tuple[int, int]] | None = None
+    """What P5 gives to whom, at this `ratios` and version of its standings."""
+
+
 class Firm(NamedTuple):
     """What an allocated run inside its protection holds, for whom and how long: kept at hand, as it never changes."""
 
@@ -47,8 +57,7 @@ class State:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.reasons = Reasons()
-        self.barren: tuple[int, int] | None = None
-        """Scratch: at this `grown` and `ratios` no victims were found for anybody who waited."""
+        self.looks = Looks()
         self.held: dict[HostId, int] = {}
         """Per host a bit for each GPU that a run holds, whatever the host says of its GPUs meanwhile."""
         self.escrowed: dict[HostId, int] = {}
@@ -101,8 +110,6 @@ class State:
         """Counts how often `room` or `reach` grew."""
         self.ratios = 0
         """Counts how often the ratios may have moved: a ranking, a start, an escrow, a reservation."""
-        self.openings: tuple[Openings, tuple[int, int]] | None = None
-        """Scratch of `decide`: what P5 gives to whom, at this `ratios` and version of its standings."""
         self.idle_until: Millis | None = None
         """Scratch of `decide`: nothing to decide before this instant unless a fact comes. None: look again."""
         self._index()
@@ -367,7 +374,7 @@ class State:
             self.waited_for[asker] = self.waited_for.get(asker, 0) + change
             if not self.waited_for[asker]:
                 del self.waited_for[asker]
-                self.barren = None  # it may ask for others now
+                self.looks.barren = None  # it may ask for others now
 
 
 def initial() -> State:

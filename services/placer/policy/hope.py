@@ -27,7 +27,7 @@ def hopeful(state: State, openings: Openings) -> Hope:
     hope = Hope()
     room, reach, loose = state.room, state.reach, state.loose.bunches
     free = room.free
-    look = bool(loose) and state.barren != (state.grown, state.ratios)
+    look = bool(loose) and state.looks.barren != (state.grown, state.ratios)
     if not free and not look:
         return hope
     given: dict[tuple[BudgetPath, int], tuple[int, tuple[int, Hashable]]] = {}

@@ -65,7 +65,7 @@ def plan_starts(state: State, now: Millis, *, openings: Openings, policy: Policy
         _serve(plan, state, now, policy=policy)
         _serve_before_windows(plan, state, now)
     if not plan.facts:
-        state.barren = (state.grown, state.ratios)
+        state.looks.barren = (state.grown, state.ratios)
     return (
         plan.facts
         or list(reserve(state, now, standings=standings, policy=policy))
