@@ -1,11 +1,12 @@
 """How long a host was silent, and when silence is evidence against it (S64, S66, S67).
 
-Three things keep an outage of ours from being read as a death of theirs:
+Four things keep an outage of ours from being read as a death of theirs:
 - only silence during which others were heard counts: not the time before this process started, nor a gap in which no
   heartbeat at all reached the log (an outage of the log, a suspended machine);
 - a host is lost only after it was *on record* as suspect for `lost_after - suspect_after`, and only by a decision that
   comes on time. One that comes later than `suspect_after` shows that this role was away at the deadline: it renews the
   suspicion instead, which gives every host the whole time again;
+- a host that was heard a moment ago is not lost, however long it is on record as suspect;
 - while most hosts are silent at once, nobody is lost: the network or the control plane is what failed. When that is
   over, silence is counted anew.
 """
@@ -64,9 +65,13 @@ class Silence:
         return now - host.last_seen < self.policy.suspect_after_ms
 
     def lost_at(self, host: Host, core: Core) -> Millis:
-        """When a suspect is lost if it stays silent."""
+        """When a suspect is lost if it stays silent. One that was heard is silent again first.
+
+        The record may be older than what was heard: a health role that stood still may write its suspicion late.
+        """
         rest = max(0, self.policy.lost_after_ms - self.policy.suspect_after_ms)
-        return max(host.suspected_at, self.watched_since(core)) + rest
+        on_record = max(host.suspected_at, self.watched_since(core)) + rest
+        return max(on_record, host.last_seen + self.policy.suspect_after_ms)
 
     def is_too_late(self, host: Host, core: Core, now: Millis) -> bool:
         """Whether this decision comes so long after `lost_at` that the role itself must have been away."""

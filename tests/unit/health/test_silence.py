@@ -47,6 +47,25 @@ def test_silence_becomes_suspicion_at_the_knob_and_capacity_stays() -> None:
     assert ward.capacity("h0") == 8, "S64: suspicion is not failure"
 
 
+def test_who_was_heard_a_moment_ago_is_not_lost_by_a_suspicion_that_was_written_late() -> None:
+    """Seed 6: the role stood still between its decision and its append, for as long as it takes to lose a host."""
+    ward = Ward()
+    for at in range(START + BEAT, START + 20 * SECOND, BEAT):
+        ward.beat(*OTHERS, at=at)
+
+    def stand_still() -> None:
+        for at in range(START + 20 * SECOND, START + 5 * MINUTE, BEAT):
+            ward.beat("h0", *OTHERS, at=at)
+
+    ward.actor.step(START + 20 * SECOND, between=stand_still)
+    ward.now = START + 5 * MINUTE
+    ward.decide()
+    assert ward.states("h0") == [HEALTHY, SUSPECT], "on record for long enough, and heard five seconds ago"
+    assert ward.actor.wake_at == START + 5 * MINUTE - BEAT + ward.policy.suspect_after_ms, "silent again first"
+    ward.live(2 * BEAT, "h0", *OTHERS)
+    assert ward.state("h0") is HEALTHY
+
+
 def test_one_beat_does_not_bring_a_suspect_back_two_do() -> None:
     ward = Ward()
     ward.live(20 * SECOND, *OTHERS)
