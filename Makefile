@@ -3,6 +3,8 @@
 
 PYTHON ?= python3.11
 ARGS ?=
+SEEDS ?= 1000
+SEED ?=
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := $(VENV)/.locked
@@ -14,7 +16,7 @@ GENERATED ?= .
 
 .DEFAULT_GOAL := install
 .DELETE_ON_ERROR:
-.PHONY: install help demo up test check lint types imports protos architecture bench proto lock clean
+.PHONY: install help demo up test sim-soak check lint types imports protos architecture bench proto lock clean
 
 ## install      .venv with everything of requirements.lock, and the command .venv/bin/tenure (the default)
 install: $(READY)
@@ -50,6 +52,10 @@ up: $(READY)
 ## test         every test
 test: $(READY)
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+
+## sim-soak     many simulated systems with faults: make sim-soak SEEDS=10000; one with its story: SEED=17
+sim-soak: $(READY)
+	@$(BIN)/python -m tests.simulation.whole.seeds $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
 ## check        lint, types, import contracts, protos, sizes and words
 check: lint types imports protos architecture

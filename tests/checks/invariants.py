@@ -205,6 +205,22 @@ def _check_preemption(
         assert asker.priority > specs[victim.job].priority
 
 
+def check_escrows(facts: Iterable[Fact]) -> None:
+    """P7: GPUs that are freed for a job are given to nobody else until it starts, is over, or they are given up."""
+    kept: dict[JobId, Placement] = {}
+    for fact in facts:
+        if isinstance(fact, RunPreemptionRequested) and fact.escrow:
+            kept[JobId(fact.by)] = fact.escrow
+        elif isinstance(fact, RunAssigned):
+            kept.pop(fact.job, None)
+            for asker, placement in kept.items():
+                assert not shares_gpus(placement, fact.placement), f"P7: {fact.run} takes what is kept for {asker}"
+        elif isinstance(fact, JobFinished) or (
+            isinstance(fact, PlacementDeferred) and fact.why.reason is Reason.DEFER_ESCROW_EXPIRED
+        ):
+            kept.pop(fact.job, None)
+
+
 def shares_gpus(one: Placement, other: Placement) -> bool:
     """Whether there is a GPU in both."""
     held = gpus_by_host(other)
