@@ -149,7 +149,7 @@ def _spool(chance: random.Random, *, calm: bool) -> Fault:
 
 
 def _clock(chance: random.Random, *, calm: bool) -> Fault:
-    """A decider's clock jumps there and back. A host's only forwards: see docs/simulation.md."""
+    """A decider's clock jumps there and back. A host's only forwards: see docs/simulated-faults.md."""
     if chance.random() < 0.5:
         target, jump = chance.choice((*DECIDERS, "placer", "gateway")), chance.choice((-90, -5, 5, 30, 90))
     else:
