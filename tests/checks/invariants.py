@@ -37,6 +37,7 @@ def check_log(recorded: Sequence[Recorded]) -> None:
     check_jobs(facts)
     check_gangs(facts)
     check_ends(facts)
+    check_escrows(facts)
     check_occupancy(facts)
     check_segments(facts)
 
@@ -83,6 +84,7 @@ def check_jobs(facts: Iterable[Fact]) -> None:
     admitted: set[JobId] = set()
     ended: dict[JobId, Fact] = {}
     active: dict[JobId, RunId] = {}
+    requeued: set[RunId] = set()
     for fact in facts:
         job = getattr(fact, "job", None)
         if job is None:
@@ -108,6 +110,8 @@ def check_jobs(facts: Iterable[Fact]) -> None:
             ended[job] = fact
         elif isinstance(fact, JobRequeued):
             assert job not in ended and job not in active, f"I4: {job} was requeued in the wrong place"
+            assert fact.run not in requeued, f"I4: {job} was requeued twice for {fact.run}"
+            requeued.add(fact.run)
 
 
 def check_gangs(facts: Iterable[Fact]) -> None:

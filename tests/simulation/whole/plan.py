@@ -1,8 +1,10 @@
 """What happens in the run of one seed: hosts, jobs, people's wishes, and faults; all of it drawn before it begins."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
 
 from tenure.domain.ids import BudgetPath, UserName
 from tenure.domain.job import JobSpec, Launch
@@ -85,7 +87,16 @@ def _job(chance: random.Random, number: int) -> Job:
         breaks_replica=replicas - 1 if code and replicas > 1 else -1,
     )
     at_s = chance.uniform(20, TROUBLE_S)
-    spec = JobSpec(
+    spec = _spec(chance, work, replicas=replicas, gpus=gpus)
+    if spec.resumable:  # it saves within its grace: two that never do take turns for ever
+        work = msgspec.structs.replace(work, stops_after_ms=min(work.stops_after_ms, 20 * SECOND))
+        spec = replace(spec, launch=Launch(command=work.command))
+    cancelled = at_s + chance.uniform(0, 900) if chance.random() < 0.15 else None
+    return Job(at_s=at_s, key=f"k{number:02}", spec=spec, work=work, cancelled_at_s=cancelled)
+
+
+def _spec(chance: random.Random, work: Work, *, replicas: int, gpus: int) -> JobSpec:
+    return JobSpec(
         budget=BudgetPath(chance.choice(LEAVES)),
         user=UserName(chance.choice(("ana", "bo"))),
         replicas=replicas,
@@ -95,8 +106,6 @@ def _job(chance: random.Random, number: int) -> Job:
         priority=chance.choice((0, 0, 1)),
         launch=Launch(command=work.command),
     )
-    cancelled = at_s + chance.uniform(0, 900) if chance.random() < 0.15 else None
-    return Job(at_s=at_s, key=f"k{number:02}", spec=spec, work=work, cancelled_at_s=cancelled)
 
 
 def _when(chance: random.Random) -> float:
