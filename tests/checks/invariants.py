@@ -210,15 +210,19 @@ def _check_preemption(
 
 
 def check_escrows(facts: Iterable[Fact]) -> None:
-    """P7: GPUs that are freed for a job are given to nobody else until it starts, is over, or they are given up."""
+    """P7: GPUs that are freed for a job are given to nobody else until it starts, is over, or they are given up.
+
+    Where they were being freed for two, for a promised gang as well, they go to whom they were kept for first.
+    """
     kept: dict[JobId, Placement] = {}
     for fact in facts:
         if isinstance(fact, RunPreemptionRequested) and fact.escrow:
             kept[JobId(fact.by)] = fact.escrow
         elif isinstance(fact, RunAssigned):
+            before = list(kept)[: list(kept).index(fact.job)] if fact.job in kept else list(kept)
             kept.pop(fact.job, None)
-            for asker, placement in kept.items():
-                assert not shares_gpus(placement, fact.placement), f"P7: {fact.run} takes what is kept for {asker}"
+            for asker in before:
+                assert not shares_gpus(kept[asker], fact.placement), f"P7: {fact.run} takes what is kept for {asker}"
         elif isinstance(fact, JobFinished) or (
             isinstance(fact, PlacementDeferred) and fact.why.reason is Reason.DEFER_ESCROW_EXPIRED
         ):

@@ -11,12 +11,14 @@ import msgspec
 
 from services.gateway.refusals import Away, Full
 from simulator.world import CLUSTER
+from tenure.domain.host import HostState
 from tenure.domain.ids import FactId, HostId, JobId, UserName
 from tenure.domain.refusal import Refusal
 from tenure.domain.tree import BudgetTree
 from tenure.domain.tree_check import check_tree
 from tenure.events.budgets import BudgetTreeChanged, JobRejected
 from tenure.events.fact import Fact, Lane
+from tenure.events.hosts import HostStateChanged
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted
 from tenure.events.placing import JobFinished
 from tenure.log.port import Conflict, Expect
@@ -92,7 +94,16 @@ class System:
         ends = asyncio.get_running_loop().time() + planning.longest_s(self.plan)
         while asyncio.get_running_loop().time() < ends and not self._is_over(clients) and not self.broken:
             await passed(20.0)
+            await self._return_hosts()
         await passed(90.0)
+
+    async def _return_hosts(self) -> None:
+        """Somebody has looked at the hosts that were drained by evidence, and they are fine."""
+        changes = [entry.fact for entry in self.log.recorded if isinstance(entry.fact, HostStateChanged)]
+        for host, last in sorted({change.host: change for change in changes}.items()):
+            if last.state is HostState.DRAINED and last.automatic:
+                name = FactId(f"return-{last.id}")
+                await self.say(RepairCompleted(at=0, id=name, host=host, by=OPERATOR))
 
     @property
     def broken(self) -> dict[str, BaseException]:
