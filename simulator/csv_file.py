@@ -7,6 +7,7 @@ import contextlib
 import csv
 import gzip
 import io
+import lzma
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ SECONDS_MAX = 10_000 * DAY // SECOND
 LINE_BYTES_MAX = 1 << 20
 """The first line is read no further: what has no line ends is no CSV."""
 _BOM = b"\xef\xbb\xbf"
-_GZIP = b"\x1f\x8b"
+_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _NUMBER = re.compile(r"[+-]?(\d{1,20}\.?\d{0,20}|\.\d{1,20})(e[+-]?\d{1,3})?", re.IGNORECASE | re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _DIGITS_MAX = 18
@@ -31,20 +32,26 @@ _DIGITS_MAX = 18
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The lines of a file, unpacked if it is gzip. Raises `Refusal`, also when it breaks off while it is read."""
+    """The lines of a file, unpacked if it is gzip or xz. Raises `Refusal`, also when it breaks off while it is read."""
     try:
         with path.open("rb") as file, contextlib.ExitStack() as stack:
-            packed = file.peek(2)[:2] == _GZIP
-            if packed:
+            first = file.peek(len(_XZ))
+            if first.startswith(_GZIP):
                 unpacked = stack.enter_context(gzip.GzipFile(fileobj=file, mode="rb"))
                 yield cast("IO[bytes]", io.BufferedReader(cast("io.RawIOBase", unpacked), 1 << 20))
-            elif path.suffix == ".gz" and file.peek(1):
+            elif first.startswith(_XZ):
+                yield stack.enter_context(lzma.open(file))
+            elif path.suffix == ".gz" and first:
                 raise Refusal(field=str(path), problem="not gzip", fix="compress it, or name it without .gz")
             else:
                 yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise Refusal(
             field=str(path), problem=f"broken gzip ({error})", fix="copy or make the file again; it is not whole"
+        ) from error
+    except lzma.LZMAError as error:
+        raise Refusal(
+            field=str(path), problem=f"broken xz ({error})", fix="copy or make the file again; it is not whole"
         ) from error
     except OSError as error:
         raise Refusal(

@@ -38,6 +38,8 @@ ROUNDS_MAX = 10_000
 OPERATOR = UserName("operator")
 GPU_KINDS = ("xid", "gpu", "ecc", "nvlink", "dbe", "otb")
 """Kinds of faults that a host's own devices tell of begin so (`faults.csv`)."""
+WARNED = "drain-"
+"""Kinds of faults that begin so are told before they are felt: the host works on and asks for care (P9)."""
 Roles = Callable[[Policy], list[Role[Any]]]
 """Makes the deciders of a world, in the order in which they take their turns."""
 
@@ -125,7 +127,13 @@ class World:
         self._say(Heartbeat(at=self.now, agent=agent, hosts=(HostBeat(host=host, gpus=8),)))
 
     def lose(self, host: HostId, *, kind: str = "fault") -> None:
-        """A host fails now with all it runs. A fault of a GPU is said by its agent; of others an operator hears."""
+        """A host fails now with all it runs, or says that it will (`WARNED`).
+
+        A fault of a GPU is said by its agent; of others an operator hears.
+        """
+        if kind.startswith(WARNED):
+            self.signal(host, self._fault(kind))
+            return
         self.agents.lose(host, self.now)
         if kind.startswith(GPU_KINDS):
             self.agents.broken[host] = None
@@ -134,16 +142,18 @@ class World:
             self._say(DrainRequested(at=self.now, host=host, by=OPERATOR, comment=kind, fatal=True))
 
     def repair(self, host: HostId, *, kind: str = "fault") -> None:
-        """Somebody repaired a host."""
+        """Somebody repaired a host. One that only warned comes back by its own signals."""
+        if kind.startswith(WARNED):
+            self.signal(host, self._fault(kind), over=True)
+            return
         if host in self.agents.broken:
             del self.agents.broken[host]
             self.signal(host, self._fault(kind), over=True)
         self._say(RepairCompleted(at=self.now, host=host, by=OPERATOR))
 
     def _fault(self, kind: str) -> Signal:
-        return Signal(
-            source="kernel", device="gpu0", code=kind, severity=Severity.FATAL, first_at=self.now, last_at=self.now
-        )
+        severity = Severity.DRAIN if kind.startswith(WARNED) else Severity.FATAL
+        return Signal(source="kernel", device="gpu0", code=kind, severity=severity, first_at=self.now, last_at=self.now)
 
     def answer(self, host: HostId, *, ok: bool) -> None:
         """The repair plug answers what it was asked last of this host."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tenure.cli import parsing
+from tenure.cli import parsing, trace_faults
 from tenure.cli.files import replacing, writable
 from tenure.cli.options import SYSTEM, Json
 from tenure.cli.terminal import Cell, Column, Table, cell, clean, print_json, print_table
@@ -40,12 +40,13 @@ KIND_COLUMNS = (
     Column(title="OF ALL", right=True),
     Column(title="LARGEST", right=True),
 )
-group = typer.Typer(no_args_is_help=True, help="Traces to simulate: imported, or constructed.")
+group = typer.Typer(no_args_is_help=True, help="Traces and faults to simulate: imported, or constructed.")
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="trace.csv[.gz].", show_default=False)]
 
 
 def register(app: typer.Typer) -> None:
     """Add the group to the tree."""
+    trace_faults.register(group, _usage)
     app.add_typer(group, name="trace", rich_help_panel=SYSTEM)
 
 
