@@ -1,4 +1,4 @@
-"""`tenure trace faults`: a `faults.csv` for `tenure simulate --faults`, from the recorded failures of other clusters."""
+"""`tenure trace faults`: a `faults.csv` for `tenure simulate --faults`, from the recorded failures of others."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -16,7 +16,7 @@ from tenure.domain.refusal import Refusal
 from tenure.domain.units import HOUR, SECOND
 
 if TYPE_CHECKING:
-    from simulator.traces.outages.scale import Scaled, Scaling
+    from simulator.traces.outages.scale import FaultRow, Scaled, Scaling
 
 DAY_S = 86_400
 SOURCES = ("titan", "lanl", "grid5000")
@@ -53,6 +53,9 @@ def register(group: typer.Typer, usage: Usage) -> None:
         warn: Annotated[
             list[str] | None, typer.Option(metavar="KIND", help="Told while the host works on. Repeatable.")
         ] = None,
+        beside: Annotated[
+            Path | None, typer.Option("--with", metavar="FILE", help="A faults.csv to add.", show_default="none")
+        ] = None,
         seed: Annotated[int, typer.Option(help="Draws the places; the same seed draws the same.")] = 1,
         as_json: Json = False,
     ) -> None:
@@ -64,8 +67,9 @@ def register(group: typer.Typer, usage: Usage) -> None:
             place = writable(out, field="--out")
             scaling = _scaling(cluster, since, days, times, repair, seed, tuple(warn or ()))
             scaled = _import(file, source, scaling)
-        _write(place, scaled)
-        _tell(scaled, out, as_json=as_json)
+            rows, joined = _added(scaled, beside, scaling)
+        _write(place, rows)
+        _tell(scaled, rows, joined, out, as_json=as_json)
 
 
 def _scaling(
@@ -103,26 +107,36 @@ def _import(file: Path, source: str, scaling: "Scaling") -> "Scaled":
     return import_outages(file, source=Source(source), scaling=scaling)
 
 
-def _write(place: Path, scaled: "Scaled") -> None:
+def _added(scaled: "Scaled", beside: Path | None, scaling: "Scaling") -> "tuple[list[FaultRow], int]":
+    """All outages, with those of another file, and how many became part of others then. Raises `Refusal`."""
+    from simulator.faults import read_faults
+    from simulator.traces.outages.scale import added
+
+    return (scaled.rows, 0) if beside is None else added(scaled.rows, read_faults(beside, hosts=scaling.hosts))
+
+
+def _write(place: Path, rows: "list[FaultRow]") -> None:
     from simulator.traces.outages.scale import chunks
 
     with replacing(place) as file:
-        for chunk in chunks(scaled.rows):
+        for chunk in chunks(rows):
             file.write(chunk)
 
 
-def _tell(scaled: "Scaled", out: Path, *, as_json: bool) -> None:
+def _tell(scaled: "Scaled", rows: "list[FaultRow]", joined: int, out: Path, *, as_json: bool) -> None:
     """What was read, what became of it, and how much is down."""
-    rows, notes = scaled.rows, scaled.notes
+    notes = scaled.notes
     kinds = {kind: sum(row.kind == kind for row in rows) for kind in sorted({row.kind for row in rows})}
-    down_h = sum(row.up_s - row.down_s for row in rows) / 3_600
+    down_h = sum(row.up_s - row.down_s for row in rows if row.up_s is not None) / 3_600
     since = datetime.fromtimestamp(scaled.since_s, tz=UTC).strftime("%Y-%m-%d")
     if as_json:
         print_json(
             {
                 "rows_read": notes.rows_read,
                 "rows_dropped": notes.dropped,
-                "outages": len(rows),
+                "outages": len(scaled.rows),
+                "outages_written": len(rows),
+                "outages_joined": joined,
                 "host_hours": down_h,
                 "since": since,
                 "places": scaled.places,
@@ -138,9 +152,12 @@ def _tell(scaled: "Scaled", out: Path, *, as_json: bool) -> None:
     told = [
         [cell(f"{note.count:,}"), cell(note.action), cell(note.why), cell(note.first_line)] for note in notes.listing()
     ]
+    more = len(rows) + joined - len(scaled.rows)
+    beside = f", {more:,} of the other file, {joined:,} of them all part of another" if more else ""
     print_table(Table(columns=NOTE_COLUMNS, rows=told), empty="Every row was taken as it is.")
     said = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items()) or "none"
     print(
-        f"\n{len(rows):,} outages of {notes.rows_read:,} rows are in {out}: {down_h:,.0f} host-hours; {said}\n"
+        f"\n{len(scaled.rows):,} outages of {notes.rows_read:,} rows"
+        f"{beside}; in {out} are {len(rows):,}, {down_h:,.0f} host-hours: {said}\n"
         f"{scaled.drawn:,} of {scaled.places:,} places were drawn, from {since} on"
     )

@@ -6,6 +6,7 @@
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tenure.cli.progress import Simulating
 from tenure.domain.units import DAY, Millis
 from tenure.events.fact import Recorded
 from tenure.export.jsonl import blocks
+from tests.bench.drains import drained
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +31,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     """Where its cluster.yaml, budgets.yaml and trace are."""
     trace: str = "trace.csv.gz"
+    faults: str = ""
+    """A faults.csv; none unless said."""
     policy: str = "fair"
     days: float | None = None
     limit_s: float = 600
@@ -49,6 +53,7 @@ def simulate(case: Case) -> dict[str, Any]:
         tree=plan.tree,
         policy=plan.policy,
         work=plan.work,
+        faults=plan.faults,
         jobs=jobs,
         roles=PRIORITY if case.policy == "priority" else FAIR,
     )
@@ -70,12 +75,15 @@ def simulate(case: Case) -> dict[str, Any]:
         "us_a_job": round(seconds / max(submitted, 1) * 1e6),
         "peak_memory_mib": _peak_memory_mib(),
     }
-    return figures | ({} if report is None else _served(report))
+    figures |= {} if report is None else _served(report)
+    return figures | (drained(recorded) if case.faults else {})
 
 
 def _plan(case: Case) -> Plan:
     folder = Path(case.folder)
     files = Files(cluster=folder / "cluster.yaml", budgets=folder / "budgets.yaml", trace=folder / case.trace)
+    if case.faults:
+        files = replace(files, faults=Path(case.faults))
     return read_plan(files, settings=(), days=case.days, warmup=None, skip_bad=False)
 
 
@@ -120,6 +128,7 @@ def _served(report: Report) -> dict[str, Any]:
         "worst_budget": _rounded(report.delivered.worst),
         "any_7_days": _rounded(report.rolling_7d.ratio),
         "worst_budget_in_any_7_days": _rounded(report.rolling_7d.worst),
+        "availability": round(report.availability, 4),
         "occupancy": round(report.occupancy, 4),
         "goodput": round(report.goodput, 4),
         "debug_wait_p90_s": debug.p90_s,

@@ -15,6 +15,8 @@ HINT = "name LA-UR-05-7318-failure-data-1996-2005.csv"
 CAUSES = ("Hardware", "Software", "Network", "Facilities", "Human Error", "Undetermined")
 TIMES = ("Prob Started", "Prob Fixed")
 NODES_MAX = 100_000
+ROUNDED_S = 60
+"""The minutes of Down Time were rounded, now and then one off."""
 
 
 def read(path: Path, *, notes: Notes) -> Observed:
@@ -62,7 +64,7 @@ class _Reader:
             why = "fixed when it started: an outage of no time" if up_s == down_s else "fixed before it started"
             self._notes.add(Action.DROPPED, why, line=line)
             return None
-        if minutes is not None and round(minutes * 60) != up_s - down_s:
+        if minutes is not None and abs(minutes * 60 - (up_s - down_s)) > ROUNDED_S:
             self._notes.add(Action.CHANGED, "Down Time differs from the two times: the times count", line=line)
         kind = next((cause for cause in CAUSES if self._cell(row, cause)), "unknown")
         return Outage(

@@ -1,16 +1,16 @@
-"""From recorded outages to those of a cluster's hosts: places drawn, a window, how often, repair, none on top of another.
+"""From recorded outages to those of a cluster's hosts: places drawn, a window, how often, none on top of another.
 
 importer -> Observed -> scale -> FaultRows -> faults.csv; what was done to the rows -> Notes
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
-from simulator.faults import COLUMNS
+from simulator.faults import COLUMNS, Fault
 from simulator.traces.notes import Action, Notes
 from simulator.traces.outages import grid5000, lanl, titan
 from simulator.traces.outages.record import Observed, Outage
@@ -19,6 +19,7 @@ from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId
 from tenure.domain.nearest import listed
 from tenure.domain.refusal import Refusal
+from tenure.domain.units import SECOND
 
 DAY_S = 86_400
 
@@ -62,7 +63,8 @@ class FaultRow(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     down_s: int
-    up_s: int
+    up_s: int | None
+    """None: never."""
     kind: str
 
 
@@ -81,7 +83,7 @@ class Scaled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def import_outages(path: Path, *, source: Source, scaling: Scaling) -> Scaled:
-    """The outages in a record, as those of `scaling.hosts`. Raises `Refusal` if it is none, or is too small for them."""
+    """The outages in a record, as those of `scaling.hosts`. Raises `Refusal` if it is none, or too small."""
     notes = Notes()
     observed = READERS[source](path, notes=notes)
     if not observed.outages:
@@ -114,7 +116,7 @@ def chunks(rows: Iterable[FaultRow]) -> Iterator[bytes]:
     """The bytes of the file, a line a piece, the columns first."""
     yield f"{','.join(COLUMNS)}\n".encode()
     for row in rows:
-        yield f"{row.host},{row.down_s},{row.up_s},{row.kind}\n".encode()
+        yield f"{row.host},{row.down_s},{'' if row.up_s is None else row.up_s},{row.kind}\n".encode()
 
 
 def _is_wanted(outage: Outage, *, drawn: Mapping[str, HostId], since_s: int, until_s: int, notes: Notes) -> bool:
@@ -138,7 +140,7 @@ def _row(host: HostId, outage: Outage, *, scaling: Scaling, since_s: int, notes:
         notes.add(Action.CHANGED, "its end is not told: as long as --repair", line=outage.line)
         up_s = down_s + scaling.repair_s
     if down_s < since_s:
-        notes.add(Action.CLIPPED, "began before the window: from its beginning on", line=outage.line)
+        notes.add(Action.CLIPPED, "began before the window: cut to the window's beginning", line=outage.line)
         down_s = since_s
     at_s = round((down_s - since_s) / scaling.times)
     kind = f"{WARNED}{outage.kind}" if outage.kind in scaling.warned else outage.kind
@@ -146,17 +148,45 @@ def _row(host: HostId, outage: Outage, *, scaling: Scaling, since_s: int, notes:
 
 
 def _apart(rows: list[tuple[FaultRow, int]], *, notes: Notes) -> list[FaultRow]:
-    """The outages in order of time, then host; one that begins while its host is down makes that outage longer."""
+    """The outages one after another; those that became part of others are noted."""
+    kept, joined = in_turn(rows)
+    for line in joined:
+        notes.add(Action.DROPPED, "its host was down: part of that outage", line=line)
+    return kept
+
+
+def in_turn(rows: Iterable[tuple[FaultRow, int]]) -> tuple[list[FaultRow], list[int]]:
+    """The outages by time, then host. One that begins while its host is down only makes that outage longer.
+
+    The second list has the lines of those.
+    """
     kept: list[FaultRow] = []
+    joined: list[int] = []
     last: dict[str, int] = {}
     """Which outage is the last of its host."""
     for row, line in sorted(rows, key=lambda entry: (entry[0].down_s, entry[0].host, entry[1])):
         index = last.get(row.host)
-        if index is None or kept[index].up_s < row.down_s:
+        earlier_up_s = -1 if index is None else kept[index].up_s
+        if index is None or (earlier_up_s is not None and earlier_up_s < row.down_s):
             last[row.host] = len(kept)
             kept.append(row)
             continue
-        notes.add(Action.DROPPED, "its host was down: part of that outage", line=line)
-        earlier = kept[index]
-        kept[index] = msgspec.structs.replace(earlier, up_s=max(earlier.up_s, row.up_s))
-    return kept
+        joined.append(line)
+        up_s = None if earlier_up_s is None or row.up_s is None else max(earlier_up_s, row.up_s)
+        kept[index] = msgspec.structs.replace(kept[index], up_s=up_s)
+    return kept, joined
+
+
+def added(rows: Iterable[FaultRow], others: Sequence[Fault]) -> tuple[list[FaultRow], int]:
+    """The outages with those of another faults.csv, to the second, and how many became part of others."""
+    read = [
+        FaultRow(
+            host=fault.host,
+            down_s=fault.down_at // SECOND,
+            up_s=None if fault.up_at is None else -(-fault.up_at // SECOND),
+            kind=fault.kind,
+        )
+        for fault in others
+    ]
+    kept, joined = in_turn([(row, 0) for row in (*read, *rows)])
+    return kept, len(joined)

@@ -51,7 +51,7 @@ def test_a_whole_simulation_says_what_came_out_and_what_it_took(case: Case) -> N
     assert (figures["jobs"], figures["simulated_days"], figures["of_days"]) == (40, 4.0, 4.0)
     assert (figures["delivered"], figures["promises_broken"]) == (1.0, 0)
     assert min(figures["facts"], figures["us_a_fact"], figures["us_a_job"], figures["peak_memory_mib"]) > 0
-    assert set(figures) == {name for shown in months.SHOWN.values() for name in shown}
+    assert set(figures) == {name for shown in months.SHOWN.values() for name in shown} | {"availability"}
 
 
 def test_days_and_the_limit_bound_it(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
