@@ -74,6 +74,28 @@ def _of_months() -> tuple[Target, ...]:
     )
 
 
+FAULTS = {
+    "as often": "ai2-month with GPU faults as on Titan in 2016 and outages as at LANL in 2004",
+    "ten times": "the same, ten times as often",
+    "warned": "ten times as often, double-bit errors told while the host works on",
+    "grid5000": "ai2-month on hosts that are away as Grid'5000's were in 2005",
+}
+
+
+def _of_faults() -> tuple[Target, ...]:
+    return tuple(
+        target
+        for name, what in FAULTS.items()
+        for target in (
+            Target(
+                f"faults.{name}.delivered", f"{what}: delivered of owed, by available capacity", 0.99, "", least=True
+            ),
+            Target(f"faults.{name}.protected_ended_otherwise", "", 0, ""),
+            Target(f"faults.{name}.promises_broken", "", 0, ""),
+        )
+    )
+
+
 TARGETS = (
     Target(
         "path.latency_idle.submit_to_first_instruction_ms.p50",
@@ -150,6 +172,14 @@ TARGETS = (
         )
     ),
     *_of_months(),
+    *_of_faults(),
+    Target(
+        "faults.warned.drains_in_time",
+        "drains at contract boundaries that end within the longest protection on the host and its grace",
+        0.9,
+        "of all",
+        least=True,
+    ),
     *(
         Target(f"placer.{figure}", what, limit, unit, slurm=slurm)
         for figure, what, limit, unit, slurm in (

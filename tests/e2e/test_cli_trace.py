@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from simulator.faults import read_faults
 from simulator.workload import read_trace
 from tenure.cli.main import main
 from tenure.runtime.budgets_file import load_budgets
+from tenure.runtime.cluster_file import load_cluster
 from tests.e2e.command_line import TENURE
 
 COLUMNS = "job_id,submit_s,budget,user,replicas,gpus_per_replica,min_runtime_s,runtime_s,resumable,priority,kind"
+TITAN = "SN,location,insert,remove,duration,out,event"
 SACCT = """JobID|User|Account|Partition|QOS|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|AllocTRES
 7|ana|chem|gpu|high|COMPLETED|2026-03-01T10:00:00|2026-03-01T10:05:00|2026-03-01T12:05:00|7200|240|4|gres/gpu=32
 7.batch|||||COMPLETED|2026-03-01T10:05:00|2026-03-01T10:05:00|2026-03-01T12:05:00|7200||1|
@@ -136,3 +139,39 @@ def test_a_month_that_cannot_be_made_is_one_line_and_a_2(folder: Path, capfd: py
     assert main(["trace", "generate", *files, "--demand", "99"]) == 2
     assert capfd.readouterr().err == "tenure trace generate: --demand: 99 is out of range; use 0.5 to 20\n"
     assert not Path("month.csv").exists()
+
+
+def test_recorded_failures_become_faults_that_are_read(folder: Path) -> None:
+    stays = [f"{gpu},c{gpu},,2016-01-0{1 + gpu % 5} 10:00:00,,,{'OTB' if gpu % 2 else 'DBE'}" for gpu in range(80)]
+    Path("titan.csv").write_text(
+        "\n".join(["SN,location,insert,remove,duration,out,event", *stays, "bad,c1,,soon,,,DBE"])
+    )
+    options = ("faults", "titan.csv", "--from", "titan", "--cluster", "cluster.yaml", "--days", "4", "--warn", "dbe")
+    said = answer(*options, "--out", "one.csv")
+    assert "remove is not a time" in said
+    assert "64 of 80 places were drawn, from 2016-01-01 on" in said
+    faults = read_faults(Path("one.csv"), hosts=load_cluster(Path("cluster.yaml")))
+    assert {fault.kind for fault in faults} <= {"drain-dbe", "otb"}
+    told = json.loads(answer(*options, "--out", "two.csv", "--with", "one.csv", "--json"))
+    assert (told["rows_read"], told["outages"], told["outages_joined"]) == (81, len(faults), len(faults))
+    assert Path("two.csv").read_bytes() == Path("one.csv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--from", "blue"], "--from: 'blue' is not known; choose titan, lanl, grid5000"),
+        (["--from", "titan"], "dump.txt:1: no column location"),
+        (["--from", "titan", "--since", "May"], "--since: 'May' is no day"),
+        (["--from", "titan", "--repair", "0"], "--repair: shorter than a second"),
+    ],
+)
+def test_faults_that_cannot_be_made_are_one_line_and_a_2(
+    folder: Path, capfd: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert main(["trace", "faults", "dump.txt", "--cluster", "cluster.yaml", "--out", "faults.csv", *options]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("tenure trace faults: ")
+    assert message in err
+    assert not Path("faults.csv").exists()
