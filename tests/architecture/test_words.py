@@ -52,6 +52,10 @@ ELSEWHERE = {
         re.compile(r"^from tenure\.domain\.tree import|^class BudgetNode\b|\btree\.nodes\b", re.MULTILINE),
         frozenset({"node", "nodes", "NODES_MAX"}),
     ),
+    "columns of the records of LANL and of Grid'5000": (
+        re.compile(r"LA-UR-05-7318|Failure Trace Archive"),
+        frozenset({"nodes", "nodenumz", "node_id", "node_name"}),
+    ),
     "the simulator's workload: all the jobs of a trace": (
         re.compile(r"^ *from simulator\.workload import|^class Workload\b", re.MULTILINE),
         frozenset({"workload", "Workload"}),

@@ -1,7 +1,7 @@
-"""Grid'5000's nodes 2005-2006 in the format of the Failure Trace Archive: intervals up and down, a row each.
+"""Grid'5000's hosts 2005-2006 in the format of the Failure Trace Archive: intervals up and down, a row each.
 
-A node counts as watched from its first interval to its last. Why it was down is not told, nor whether somebody meant
-it: nodes are down for a sixth of the time.
+A host counts as watched from its first interval to its last. Why it was down is not told, nor whether somebody meant
+it: hosts are down for a sixth of the time.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ DOWN, UP = "0", "1"
 
 
 def read(path: Path, *, notes: Notes) -> Observed:
-    """The intervals in which nodes were down. Raises `Refusal`."""
+    """The intervals in which hosts were down. Raises `Refusal`."""
     outages: list[Outage] = []
     watched: dict[str, tuple[int, int]] = {}
     header = False
@@ -47,7 +47,7 @@ def read(path: Path, *, notes: Notes) -> Observed:
         first_s, last_s = watched.get(place, (start_s, stop_s))
         watched[place] = min(first_s, start_s), max(last_s, stop_s)
         if kind == UP:
-            notes.add(Action.DROPPED, "no outage: the node was up", line=line)
+            notes.add(Action.DROPPED, "no outage: the host was up", line=line)
         elif stop_s == start_s:
             notes.add(Action.DROPPED, "an outage of no time", line=line)
         else:
@@ -56,7 +56,7 @@ def read(path: Path, *, notes: Notes) -> Observed:
 
 
 def _interval(cells: list[str]) -> tuple[str, str, int, int]:
-    """Node, type, start and stop of a row. Raises `Unreadable`."""
+    """Host, type, start and stop of a row. Raises `Unreadable`."""
     if len(cells) != len(COLUMNS):
         raise Unreadable(f"not {len(COLUMNS)} cells")
     start_s, stop_s = (whole(cells[at], what=COLUMNS[at]) for at in (START, STOP))

@@ -1,7 +1,7 @@
-"""LANL's node outages 1995-2005 (LA-UR-05-7318), a row each. We recognise Los Alamos for providing these data.
+"""LANL's host outages 1995-2005 (LA-UR-05-7318), a row each. We recognise Los Alamos for providing these data.
 
 A system counts as watched from its first outage to its last: the dates of installation are damaged. It has as many
-nodes as it says, those that never failed too.
+hosts as it says, those that never failed too.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ FORM = "%m/%d/%Y %H:%M"
 HINT = "name LA-UR-05-7318-failure-data-1996-2005.csv"
 CAUSES = ("Hardware", "Software", "Network", "Facilities", "Human Error", "Undetermined")
 TIMES = ("Prob Started", "Prob Fixed")
-NODES_MAX = 100_000
+HOSTS_MAX = 100_000
 ROUNDED_S = 60
 """The minutes of Down Time were rounded, now and then one off."""
 
@@ -39,27 +39,27 @@ def read(path: Path, *, notes: Notes) -> Observed:
 
 
 class _Reader:
-    """Reads rows, and keeps of every system its nodes and since when and until when it was watched."""
+    """Reads rows, and keeps of every system its hosts and since when and until when it was watched."""
 
     def __init__(self, columns: Columns, *, notes: Notes) -> None:
         self._columns, self._notes = columns, notes
-        self._nodes: dict[str, set[int]] = {}
+        self._hosts: dict[str, set[int]] = {}
         self._between: dict[str, tuple[int, int]] = {}
 
     def outage(self, line: int, row: list[str]) -> Outage | None:
         """The outage of a row; None, with a note, if it is none. Raises `Unreadable`."""
         system = self._cell(row, "System")
-        node = whole(self._cell(row, "nodenumz"), what="nodenumz")
-        nodes = whole(self._cell(row, "nodes"), what="nodes")
+        host = whole(self._cell(row, "nodenumz"), what="nodenumz")
+        hosts = whole(self._cell(row, "nodes"), what="nodes")
         down_s, up_s = (wall_s(self._cell(row, name), FORM, what=name) for name in TIMES)
         minutes = number(self._cell(row, "Down Time"), what="Down Time")
-        if not system or node is None:
-            raise Unreadable("no system, or no number of its node")
-        if max(node, nodes or 0) > NODES_MAX:
+        if not system or host is None:
+            raise Unreadable("no system, or no number of its host")
+        if max(host, hosts or 0) > HOSTS_MAX:
             raise Unreadable("nodes is out of range")
         first_s, last_s = self._between.get(system, (down_s, down_s))
         self._between[system] = min(first_s, down_s), max(last_s, down_s)
-        self._nodes.setdefault(system, set(range(nodes or 0))).add(node)
+        self._hosts.setdefault(system, set(range(hosts or 0))).add(host)
         if up_s <= down_s:
             why = "fixed when it started: an outage of no time" if up_s == down_s else "fixed before it started"
             self._notes.add(Action.DROPPED, why, line=line)
@@ -68,16 +68,16 @@ class _Reader:
             self._notes.add(Action.CHANGED, "Down Time differs from the two times: the times count", line=line)
         kind = next((cause for cause in CAUSES if self._cell(row, cause)), "unknown")
         return Outage(
-            place=_place(system, node), down_s=down_s, up_s=up_s, kind=kind.lower().replace(" ", "-"), line=line
+            place=_place(system, host), down_s=down_s, up_s=up_s, kind=kind.lower().replace(" ", "-"), line=line
         )
 
     def watched(self) -> dict[str, tuple[int, int]]:
-        """Every node of every system."""
-        return {_place(system, node): self._between[system] for system, nodes in self._nodes.items() for node in nodes}
+        """Every host of every system."""
+        return {_place(system, host): self._between[system] for system, hosts in self._hosts.items() for host in hosts}
 
     def _cell(self, row: list[str], name: str) -> str:
         return row[self._columns.at(name)].strip()
 
 
-def _place(system: str, node: int) -> str:
-    return f"{system}/{node:06d}"
+def _place(system: str, host: int) -> str:
+    return f"{system}/{host:06d}"

@@ -1,4 +1,4 @@
-"""Titan's GPU lives (Ostrouchov et al., SC'20): a stay of one GPU at one place a row; a node has one GPU.
+"""Titan's GPU lives (Ostrouchov et al., SC'20): a stay of one GPU at one place a row; a host has one GPU.
 
 What failed was dated by when it was taken out, some in an inventory of the whole machine. When its place worked again
 is not told: the next GPU was entered weeks later, in the next inventory.

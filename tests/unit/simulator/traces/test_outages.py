@@ -81,7 +81,7 @@ def test_lanl(tmp_path: Path) -> None:
         "dropped: Prob Started is not a time": 1,
         "dropped: fixed before it started": 1,
         "dropped: fixed when it started: an outage of no time": 1,
-        "dropped: no system, or no number of its node": 1,
+        "dropped: no system, or no number of its host": 1,
         "changed: Down Time differs from the two times: the times count": 1,
     }
 
@@ -97,7 +97,7 @@ def test_grid5000(tmp_path: Path) -> None:
         "dropped: an outage of no time": 1,
         "dropped: event_start_time is not a number": 1,
         "dropped: event_type is neither 0 nor 1": 1,
-        "dropped: no outage: the node was up": 1,
+        "dropped: no outage: the host was up": 1,
         "dropped: stops before it starts": 1,
         "clipped: began before the window: cut to the window's beginning": 1,
     }
