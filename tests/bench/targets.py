@@ -169,6 +169,13 @@ TARGETS = (
     *_of_months(),
     *_of_faults(),
     Target(
+        "heartbeats.percent_of_a_core.all",
+        "heartbeats of 1,000 hosts folded and decided on, without the log's client",
+        5,
+        "% of a core",
+    ),
+    Target("heartbeats.silence.seen_after_s", "a silent host among 1,000 is seen after its last heartbeat", 30, "s"),
+    Target(
         "faults.warned.drains_in_time",
         "drains at contract boundaries that end within the longest protection on the host and its grace",
         0.9,
