@@ -322,6 +322,7 @@ class State:
             del self.held_jobs[job_id]
             if job_id not in self.core.escrows:
                 self.waiting.add(job_id, self.core.jobs[job_id].spec)
+                self._note_told(job_id)
             self.idle_until = None
 
     def unindex_job(self, job: JobId) -> None:
