@@ -174,9 +174,7 @@ def from_host(entry: HostEntry, state: State, *, now: Millis) -> hosts_pb2.Host:
         waits_for=waits_for,
         deadline_ms=entry.drain_deadline or 0,
         accepts=entry.drain_accepts,
-        signals=[
-            _from_signal(each) for each in sorted(entry.signals, key=lambda each: (-each.severity.rank, each.key))
-        ],
+        signals=[_from_signal(signal) for signal in sorted(entry.signals, key=_gravest_first)],
     )
 
 

@@ -24,18 +24,24 @@ INTERVALS: Mapping[str, Millis | None] = {
     "dcgm": None,
 }
 """Each source and how often it is read on a real host; None: only if the configuration says how often."""
+READABLE = ("dcgm-diag", "dcgm-policy", "gpu-burn", "nvidia-smi", "nvidia-smi-csv", "nvidia-smi-q", "nvlink")
+"""Tools whose output a check can have read, instead of going by its exit code."""
 _SHORTEST_MS: Millis = SECOND // 10
 _OFF = ("off", "false", "no")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOption:
-    """One custom check: its name, its command, how often it runs and how long it may take."""
+    """One custom check: its name, its command, how often it runs and how long it may take.
+
+    `reads`: one of `READABLE`, or none.
+    """
 
     name: str
     command: tuple[str, ...]
     every_ms: Millis = 10 * MINUTE
     limit_ms: Millis = 30 * SECOND
+    reads: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +68,7 @@ class SignalOptions:
 
 _COMMANDS = {"smi_command": "smi", "dcgm_command": "dcgm"}
 _PATHS = ("kernel_log", "fabric_log", "sysfs", "proc")
+_CHECK_KEYS = ("name", "command", "every", "limit", "reads")
 _KEYS = (*INTERVALS, *_COMMANDS, *_PATHS, "host", "paths", "ports_up", "gpus", "checks")
 
 
@@ -133,8 +140,15 @@ def _check(entry: object) -> CheckOption:
     if not isinstance(entry, dict) or "name" not in entry or "command" not in entry:
         raise Refusal(field=where, problem="a check without name or command", fix="write {name: N, command: [PATH]}")
     for key in entry:
-        if key not in ("name", "command", "every", "limit"):
-            raise unknown_key(str(key), known=("name", "command", "every", "limit"), where=where)
+        if key not in _CHECK_KEYS:
+            raise unknown_key(str(key), known=_CHECK_KEYS, where=where)
     name = check_word(str(entry["name"]), field=f"{where}.name")
     lengths = {f"{key}_ms": _interval(entry[key], f"checks.{name}.{key}") for key in ("every", "limit") if key in entry}
-    return CheckOption(name=name, command=_words(entry["command"], f"checks.{name}.command"), **lengths)
+    reads = entry.get("reads")
+    if reads is not None and reads not in READABLE:
+        raise Refusal(
+            field=f"{where}.{name}.reads",
+            problem=f"{str(reads)[:40]!r} is not known",
+            fix=f"one of {', '.join(READABLE)}",
+        )
+    return CheckOption(name=name, command=_words(entry["command"], f"checks.{name}.command"), reads=reads, **lengths)

@@ -1,4 +1,5 @@
 """Custom checks: what an executable's end says. Its exit code is the verdict, its first line of output the words.
+Or its output is that of a known tool, and is read as such.
 
 | exit code | means |
 |---|---|
@@ -9,15 +10,36 @@
 | others, a signal, no end in time, too much output, no text | the check is unwell, not the host: watch |
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
+from services.agent.signals.burn import parse_gpu_burn
+from services.agent.signals.dcgm import parse_dcgm_diag, parse_dcgm_policy
+from services.agent.signals.nvlink import parse_nvlink
 from services.agent.signals.signal import TEXT_MAX, clean, raise_signal
+from services.agent.signals.smi_csv import parse_smi_csv
+from services.agent.signals.smi_query import parse_smi_query
+from services.agent.signals.smi_table import parse_smi_table
 from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
 from tenure.events.reports import HealthSignal
 
 VERDICTS = {1: Severity.WATCH, 2: Severity.DRAIN, 7: Severity.FATAL}
 """What each exit code but 0 asks for. 3 is no verdict: plugins of Nagios say "unknown" with it."""
+
+
+PARSERS: Mapping[str, Callable[..., Sequence[HealthSignal]]] = {
+    "dcgm-diag": parse_dcgm_diag,
+    "dcgm-policy": parse_dcgm_policy,
+    "gpu-burn": parse_gpu_burn,
+    "nvidia-smi": parse_smi_table,
+    "nvidia-smi-csv": parse_smi_csv,
+    "nvidia-smi-q": parse_smi_query,
+    "nvlink": parse_nvlink,
+}
+"""How the output of each tool is read: those of `tenure.runtime.signal_options.READABLE`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +63,17 @@ def check_source(name: str) -> str:
     return f"check:{name}"
 
 
-def judge_check(name: str, outcome: Outcome, *, read_at: Millis) -> list[HealthSignal]:
-    """The signal of the check `name` that ended so at `read_at` (epoch ms), or none if all is well."""
+def judge_check(name: str, outcome: Outcome, *, read_at: Millis, reads: str | None = None) -> list[HealthSignal]:
+    """The signals of the check `name` that ended so at `read_at` (epoch ms); none if all is well.
+
+    `reads`: its output is that of this tool (a key of `PARSERS`), whose exit code says nothing.
+    """
     first = outcome.output.lstrip().partition(b"\n")[0]
-    fault = _fault(outcome, first)
+    fault = _unfinished(outcome)
+    if fault is None and reads is not None:
+        found = PARSERS[reads](outcome.output, read_at=read_at)
+        return [msgspec.structs.replace(signal, source=check_source(name)) for signal in found]
+    fault = fault or _no_verdict(outcome, first)
     code = None if fault is not None else outcome.code
     if code == 0:
         return []
@@ -62,8 +91,8 @@ def judge_check(name: str, outcome: Outcome, *, read_at: Millis) -> list[HealthS
     ]
 
 
-def _fault(outcome: Outcome, first: bytes) -> str | None:
-    """What is wrong with the check itself, or None: its exit code is a verdict."""
+def _unfinished(outcome: Outcome) -> str | None:
+    """Why the check did not come to its end, or None."""
     if outcome.problem:
         return f"the check cannot be run: {outcome.problem}"
     if outcome.late:
@@ -72,6 +101,11 @@ def _fault(outcome: Outcome, first: bytes) -> str | None:
         return f"the check wrote more than {len(outcome.output)} bytes and was stopped"
     if outcome.code is None or outcome.code < 0:
         return f"the check was ended by signal {-(outcome.code or 0)}"
+    return None
+
+
+def _no_verdict(outcome: Outcome, first: bytes) -> str | None:
+    """What is wrong with the end of the check, or None: its exit code is a verdict."""
     if outcome.code != 0 and outcome.code not in VERDICTS:
         return f"the check ended with exit code {outcome.code}, which is no verdict"
     if outcome.code != 0 and _is_binary(first):

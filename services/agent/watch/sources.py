@@ -131,7 +131,7 @@ class Check:
     """A custom check."""
 
     def __init__(self, option: CheckOption, *, environment: Mapping[str, str]) -> None:
-        self._name = option.name
+        self._name, self._reads = option.name, option.reads
         self._tool = Tool(
             option.command, limit_ms=option.limit_ms, output_max=CHECK_OUTPUT_MAX, environment=environment
         )
@@ -139,7 +139,7 @@ class Check:
     def __call__(self, now: Millis) -> Sequence[HealthSignal]:
         """How it ended."""
         outcome: Outcome = self._tool.run()
-        return judge_check(self._name, outcome, read_at=now)
+        return judge_check(self._name, outcome, read_at=now, reads=self._reads)
 
 
 class ClockOf:

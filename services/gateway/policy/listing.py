@@ -10,7 +10,6 @@ from tenure.domain.ids import BudgetPath, JobId
 from tenure.domain.reasons import JobState
 
 _ACTIVE = (JobState.RUNNING, JobState.STOPPING, JobState.STARTING)
-_WAITING = (JobState.QUEUED, JobState.SUBMITTED)
 
 
 def list_jobs(state: State, *, states: Collection[JobState], budget: str, user: str, limit: int) -> list[JobEntry]:

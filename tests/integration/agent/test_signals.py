@@ -286,3 +286,20 @@ def test_a_port_that_was_up_once_must_stay_up(tmp_path) -> None:
 @pytest.mark.parametrize("spec", [HostSpec(host=HOST, gpus=8, gpu_type="t", block="b", cluster="c")])
 def test_without_options_nothing_is_read(tmp_path: Path, spec: HostSpec) -> None:
     assert sources_of(SignalOptions(), host=spec.host, data=tmp_path, clock=LogClock(), last_read={}) == []
+
+
+def test_a_check_can_have_its_output_read_as_that_of_a_tool(tmp_path) -> None:
+    """One link of a GPU is down beside others that are up; the exit code of the tool says nothing."""
+    text = "GPU 0: NVIDIA H100\n\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n"
+    script = f"import sys; print({text!r}, end=''); sys.exit(3)"
+    links = CheckOption(
+        name="links", command=(sys.executable, "-c", script), every_ms=100, limit_ms=5 * SECOND, reads="nvlink"
+    )
+
+    async def story(log: MemoryLog) -> None:
+        async with living(log, tmp_path, heartbeat_ms=200, signals=SignalOptions(checks=(links,))):
+            await until(lambda: codes(log) == ["nvlink_down"])
+        (signal,) = reported(log)
+        assert (signal.source, signal.device, signal.severity) == ("check:links", "gpu0", Severity.WATCH)
+
+    play(story)

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from services.agent.signals.check import PARSERS
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import MINUTE, SECOND
 from tenure.runtime.options import load_policy, load_section
-from tenure.runtime.signal_options import INTERVALS, CheckOption, build_signal_options
+from tenure.runtime.signal_options import INTERVALS, READABLE, CheckOption, build_signal_options
 
 
 def test_a_real_host_reads_what_costs_little_and_a_made_up_one_nothing() -> None:
@@ -54,6 +55,7 @@ def test_keys() -> None:
         ({"checks": [{"name": "a b", "command": "x"}]}, "signals.checks.name"),
         ({"checks": [{"name": "x", "command": []}]}, "signals.checks.x.command"),
         ({"checks": [{"name": "x", "command": "y", "evry": "5s"}]}, "signals.checks.evry"),
+        ({"checks": [{"name": "x", "command": "y", "reads": "nvlnk"}]}, "signals.checks.x.reads"),
         ({"checks": [{"name": "x", "command": "y"}, {"name": "x", "command": "z"}]}, "signals.checks"),
     ],
 )
@@ -71,3 +73,7 @@ def test_one_file_serves_all_roles(tmp_path) -> None:
     values = load_section("signals", file, settings)
     assert build_signal_options(values, real_host=False).every_ms == {"kernel": 2 * SECOND}
     assert load_section("signals", None, []) == {}
+
+
+def test_every_tool_that_can_be_named_is_read() -> None:
+    assert tuple(PARSERS) == READABLE
