@@ -12,7 +12,6 @@ import msgspec
 from services.budget import decider as budget
 from services.health import decider as health
 from services.health.policy.mending import Plug
-from services.health.signals import Signal, as_reported
 from services.placer import decider as placer
 from services.ranker import decider as ranker
 from simulator.actor import Actor
@@ -28,7 +27,7 @@ from tenure.events.budgets import BudgetTreeChanged
 from tenure.events.fact import Fact, Recorded
 from tenure.events.hosts import RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
-from tenure.events.reports import Heartbeat, HostBeat
+from tenure.events.reports import HealthSignal, Heartbeat, HostBeat, HostSignal
 from tenure.log.memory import MemoryLog
 from tenure.runtime.role import Role
 
@@ -118,9 +117,9 @@ class World:
         """An operator resumes a host now."""
         self._say(ResumeRequested(at=self.now, host=host, by=OPERATOR))
 
-    def signal(self, host: HostId, signal: Signal, *, over: bool = False) -> None:
-        """The agent of a host says this of a device now, or that it is over."""
-        self._say(as_reported(host, signal, at=self.now, over=over))
+    def signal(self, host: HostId, signal: HealthSignal) -> None:
+        """The agent of a host says this of a device now."""
+        self._say(HostSignal(at=self.now, host=host, signals=(signal,)))
 
     def speak_for(self, host: HostId, *, agent: str) -> None:
         """Another machine has been given the host's name, and its agent beats now."""
@@ -144,16 +143,25 @@ class World:
     def repair(self, host: HostId, *, kind: str = "fault") -> None:
         """Somebody repaired a host. One that only warned comes back by its own signals."""
         if kind.startswith(WARNED):
-            self.signal(host, self._fault(kind), over=True)
+            self.signal(host, self._fault(kind, over=True))
             return
         if host in self.agents.broken:
             del self.agents.broken[host]
-            self.signal(host, self._fault(kind), over=True)
+            self.signal(host, self._fault(kind, over=True))
         self._say(RepairCompleted(at=self.now, host=host, by=OPERATOR))
 
-    def _fault(self, kind: str) -> Signal:
+    def _fault(self, kind: str, *, over: bool = False) -> HealthSignal:
         severity = Severity.DRAIN if kind.startswith(WARNED) else Severity.FATAL
-        return Signal(source="kernel", device="gpu0", code=kind, severity=severity, first_at=self.now, last_at=self.now)
+        return HealthSignal(
+            source="kernel",
+            device="gpu0",
+            code=kind,
+            severity=severity,
+            text="",
+            first_at=self.now,
+            last_at=self.now,
+            over=over,
+        )
 
     def answer(self, host: HostId, *, ok: bool) -> None:
         """The repair plug answers what it was asked last of this host."""

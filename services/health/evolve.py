@@ -7,7 +7,6 @@ import msgspec
 
 from services.health.policy.silence import SIGNS_NEEDED, Survey
 from services.health.policy.transitions import check_transition
-from services.health.signals import SignalsReported, still_open
 from services.health.state import (
     ENDS_MAX,
     INCIDENTS_KEPT,
@@ -30,7 +29,7 @@ from tenure.events.fact import Recorded
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, RepairCompleted, ResumeRequested
 from tenure.events.placing import PlacementDeferred, RunAssigned, RunEnded
-from tenure.events.reports import Heartbeat, HostRegistered
+from tenure.events.reports import Heartbeat, HostRegistered, HostSignal, still_open
 
 
 def _host_registered(state: State, fact: HostRegistered, *, suspect_after_ms: Millis) -> None:
@@ -81,11 +80,11 @@ def _count_gpus(host: Host, at: Millis) -> None:
         host.lacking_since = at
 
 
-def _signals_reported(state: State, fact: SignalsReported) -> None:
+def _host_signal(state: State, fact: HostSignal) -> None:
     host = state.core.hosts.get(fact.host)
     if host is None:  # not registered yet
         return
-    host.signals, host.signals_fact = still_open(host.signals, fact), fact.id
+    host.signals, host.signals_fact = still_open(host.signals, fact.signals), fact.id
     host.signals_over_at = max(host.signals_over_at, fact.at)
     state.touched[fact.host] = None
 
@@ -277,7 +276,7 @@ _FOLD: dict[Kind, Callable[[State, Any], None]] = {
     RunAssigned: _run_assigned,
     RunEnded: _run_ended,
     PlacementDeferred: _placement_deferred,
-    SignalsReported: _signals_reported,
+    HostSignal: _host_signal,
     RepairRequested: _repair_requested,
 }
 READS: tuple[Kind, ...] = (*_HEARD, *_FOLD)

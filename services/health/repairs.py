@@ -12,7 +12,12 @@ _AT_WORK = (HostState.REPAIRING, HostState.PROBATION)
 
 def evidence_lines(host: Host) -> tuple[str, ...]:
     """A line for each signal that asks for care, the gravest first."""
-    return tuple([signal.line for signal in asking(host)[:LINES_MAX]])
+    return tuple(
+        [
+            f"{signal.severity} {signal.source} {signal.code} {signal.device}: {signal.text}"
+            for signal in asking(host)[:LINES_MAX]
+        ]
+    )
 
 
 def to_hand_over(state: State, hosts: list[Host]) -> tuple[Mend, ...]:

@@ -5,12 +5,12 @@
 
 import msgspec
 
-from services.health.signals import Signal
 from services.health.watch import Watch
 from tenure.domain.host import HostSpec, HostState, RepairStep
 from tenure.domain.ids import LOG_START, FactId, HostId, JobId, Position, RunId, UserName
 from tenure.domain.reasons import Reason
 from tenure.domain.units import Millis
+from tenure.events.reports import HealthSignal
 
 WATCHED = (HostState.HEALTHY, HostState.DRAINING, HostState.SUSPECT)
 ENDS_MAX = 5_000
@@ -107,7 +107,7 @@ class Host(msgspec.Struct, kw_only=True):
     overdue: dict[RunId, None] = {}
     """Those of them that it should have released by now (P7)."""
     story: tuple[Change, ...] = ()
-    signals: tuple[Signal, ...] = ()
+    signals: tuple[HealthSignal, ...] = ()
     """What its agent last said of its devices ..."""
     signals_fact: FactId | None = None
     """... and when it said it: the latest fact, ..."""

@@ -136,6 +136,11 @@ class HealthSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         """Source, device, code: of each host one incident at a time has it."""
         return (self.source, self.device, self.code)
 
+    @property
+    def incident(self) -> tuple[str, str, str, Millis]:
+        """It is the same incident for as long as this stays the same."""
+        return (*self.key, self.first_at)
+
 
 def still_open(known: tuple[HealthSignal, ...], said: tuple[HealthSignal, ...]) -> tuple[HealthSignal, ...]:
     """The incidents of a host after `said`: what is said of one replaces what was known of it."""

@@ -30,7 +30,6 @@ from typing import Any
 import msgspec
 
 from services.health.policy.mending import Plug
-from services.health.signals import Signal
 from simulator.agents import Behaviour
 from simulator.baseline import PRIORITY
 from simulator.world import FAIR, World, fair
@@ -41,6 +40,7 @@ from tenure.domain.severity import Severity
 from tenure.domain.tree_check import check_tree
 from tenure.domain.units import Millis, format_duration, parse_duration
 from tenure.events.fact import Fact
+from tenure.events.reports import HealthSignal
 from tenure.runtime.cluster_file import check_cluster, parse_hosts
 from tenure.runtime.options import build_policy
 from tenure.runtime.yaml_file import load_yaml
@@ -182,7 +182,7 @@ def _act(world: World, entry: Mapping[str, Any]) -> None:
         case "answer":
             world.answer(HostId(subject), ok=entry["ok"])
         case "signal":
-            world.signal(HostId(subject), _signal(entry, world.now), over=entry.get("over", False))
+            world.signal(HostId(subject), _signal(entry, world.now))
         case "lacks":
             world.agents.gpus[HostId(subject)] = entry["gpus"]
         case "breaks":
@@ -203,14 +203,16 @@ def _act(world: World, entry: Mapping[str, Any]) -> None:
             world.actor(subject).restart(with_snapshot=False)
 
 
-def _signal(entry: Mapping[str, Any], now: Millis) -> Signal:
-    return Signal(
+def _signal(entry: Mapping[str, Any], now: Millis) -> HealthSignal:
+    return HealthSignal(
         source=entry.get("source", "kernel"),
         device=entry.get("device", "gpu0"),
         code=entry.get("code", "xid_79"),
         severity=Severity(entry.get("severity", "fatal")),
+        text="",
         first_at=instant(entry["since"]) if "since" in entry else now,
         last_at=now,
+        over=entry.get("over", False),
     )
 
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from services.health.policy.blame import blamed
-from services.health.signals import Signal
 from services.health.state import Core, Host
 from tenure.domain.ids import FactId
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Number, Reason
 from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
+from tenure.events.reports import HealthSignal
 
 CUSTOM = "check:"
 """Sources of people's own checks begin so."""
@@ -48,7 +48,7 @@ def next_at(host: Host, now: Millis, *, policy: Policy) -> Millis | None:
     return min((instant for instant in instants if instant > now), default=None)
 
 
-def asking(host: Host) -> list[Signal]:
+def asking(host: Host) -> list[HealthSignal]:
     """Open signals that ask for more than to be watched, were seen after the host was last taken for sound, and not
     by the person who said so."""
     open_signals = [

@@ -18,7 +18,6 @@ from services.health.hands import Hands
 from services.health.instructions import Mend
 from services.health.plug import Passing, run_command, send, signature
 from services.health.policy.mending import Plug
-from services.health.signals import Signal, as_reported
 from tenure.domain.host import HostSpec, HostState, RepairStep
 from tenure.domain.ids import FactId, HostId
 from tenure.domain.policy import Policy
@@ -27,7 +26,7 @@ from tenure.domain.severity import Severity
 from tenure.events.fact import Fact
 from tenure.events.hosts import HostStateChanged
 from tenure.events.intake import RepairCompleted
-from tenure.events.reports import Heartbeat, HostBeat, HostRegistered
+from tenure.events.reports import HealthSignal, Heartbeat, HostBeat, HostRegistered, HostSignal
 from tenure.log.memory import MemoryLog
 from tenure.runtime.clock import WallClock
 from tenure.runtime.loop import Loop
@@ -213,8 +212,10 @@ async def _from_signal_to_healthy() -> None:
     await say(log, HostRegistered(at=clock.now(), agent="a", hosts=(SPEC,)))
     await beating(log, clock, until=HostState.HEALTHY)
     at = clock.now()
-    signal = Signal(source="kernel", device="gpu3", code="xid_79", severity=Severity.FATAL, first_at=at, last_at=at)
-    await say(log, as_reported(SPEC.host, signal, at=at))
+    gone = HealthSignal(
+        source="kernel", device="gpu3", code="xid_79", severity=Severity.FATAL, text="gone", first_at=at, last_at=at
+    )
+    await say(log, HostSignal(at=at, host=SPEC.host, signals=(gone,)))
     await beating(log, clock, until=HostState.DRAINING)
     await beating(log, clock, until=HostState.HEALTHY)
     stop.set()
