@@ -111,6 +111,10 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "fit the roomiest",
         "enough GPUs are free, but not in one block",
     ),
+    _R.DEFER_RESERVED: (
+        "{gpus_free} GPUs are free, but gangs that were promised hosts start on them before its contract would be over",
+        "GPUs are free, but gangs that were promised hosts start on them before its contract would be over",
+    ),
     _R.DEFER_VICTIMS_STOPPING: (
         "{victims} runs are being stopped for it (of {runs_to_look_at} that could be, {runs_looked_at} were looked at)",
         "{victims} runs are being stopped for it ({hosts_looked_at} of {hosts_to_look_at} hosts were looked at)",

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     DEFER_NO_ROOM = "defer_no_room"
     DEFER_FRAGMENTED = "defer_fragmented"
     DEFER_NO_BLOCK = "defer_no_block"
+    DEFER_RESERVED = "defer_reserved"
     DEFER_VICTIMS_STOPPING = "defer_victims_stopping"
     DEFER_ESCROW_EXPIRED = "defer_escrow_expired"
     DEFER_NO_SUCH_HOSTS = "defer_no_such_hosts"

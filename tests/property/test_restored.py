@@ -28,7 +28,13 @@ from tests.scenario.script import build, script_to_world
 
 LOOKS = st.lists(st.integers(0, 3 * 60 * 60), max_size=40)
 """Seconds at which somebody looks what a restored placer would do."""
-SAYS_AGAIN = (Reason.DEFER_NO_ROOM, Reason.DEFER_FRAGMENTED, Reason.DEFER_NO_BLOCK, Reason.DEFER_NO_SUCH_HOSTS)
+SAYS_AGAIN = (
+    Reason.DEFER_NO_ROOM,
+    Reason.DEFER_FRAGMENTED,
+    Reason.DEFER_NO_BLOCK,
+    Reason.DEFER_RESERVED,
+    Reason.DEFER_NO_SUCH_HOSTS,
+)
 
 
 @settings(max_examples=20, deadline=None, phases=QUICK, derandomize=True)

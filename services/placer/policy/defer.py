@@ -112,14 +112,17 @@ class _Telling:
 
 
 def reason_of(state: State, alike: Alike) -> Reason:
-    """No such hosts, no room, room in pieces, or room in more than one block."""
+    """No such hosts, no room, room in pieces, room in more than one block, or room that is reserved."""
     pools = [pool for _, pool in state.room.pools_for(alike)]
-    return _reason(pools, sum([pool.free for pool in pools]), alike)
+    return _reason(state, pools, sum([pool.free for pool in pools]), alike)
 
 
-def _reason(pools: list[Pool], free: int, alike: Alike) -> Reason:
+def _reason(state: State, pools: list[Pool], free: int, alike: Alike) -> Reason:
     if not pools:
         return Reason.DEFER_NO_SUCH_HOSTS
+    shape = (alike.topology, alike.replicas, alike.gpus_per_replica)
+    if state.core.reservations and any(pool.fits_together(*shape) for pool in pools):
+        return Reason.DEFER_RESERVED  # who fits and is not kept out has been started
     if must_be_one_block(alike.topology, alike.replicas) and _only_in_blocks(pools, alike):
         return Reason.DEFER_NO_BLOCK
     return Reason.DEFER_FRAGMENTED if free >= alike.gpus else Reason.DEFER_NO_ROOM
@@ -224,7 +227,7 @@ def reason_to_wait(state: State, alike: Alike, *, kept: dict[Reason, int], pictu
         **_hosts_by_name(alike),
         **{reason.value: number for reason, number in kept.items()},
     }
-    return Why(rule="P6", reason=_reason(there.pools, there.free, alike), numbers=numbers)
+    return Why(rule="P6", reason=_reason(state, there.pools, there.free, alike), numbers=numbers)
 
 
 def kept_runs(state: State, job: Job, *, standings: Standings, policy: Policy) -> dict[Reason, int]:
