@@ -121,9 +121,9 @@ class World:
         """The agent of a host says this of a device now."""
         self._say(HostSignal(at=self.now, host=host, signals=(signal,)))
 
-    def speak_for(self, host: HostId, *, agent: str) -> None:
-        """Another machine has been given the host's name, and its agent beats now."""
-        self._say(Heartbeat(at=self.now, agent=agent, hosts=(HostBeat(host=host, gpus=8),)))
+    def speak_for(self, host: HostId, *, machine: str) -> None:
+        """Another machine has been given the host's name, so its agent has the same, and beats now."""
+        self._say(Heartbeat(at=self.now, agent="virtual", machine=machine, hosts=(HostBeat(host=host, gpus=8),)))
 
     def lose(self, host: HostId, *, kind: str = "fault") -> None:
         """A host fails now with all it runs, or says that it will (`WARNED`).

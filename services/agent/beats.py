@@ -57,7 +57,7 @@ def make_beats(
         for spec in state.hosts
     ]
     facts = [
-        Heartbeat(at=now, id=FactId(f"{agent}-beat-{now}-{number}"), agent=agent, hosts=hosts)
+        Heartbeat(at=now, id=FactId(f"{agent}-beat-{now}-{number}"), agent=agent, hosts=hosts, machine=state.machine)
         for number, hosts in enumerate(_parts(beats))
     ]
     return tuple(facts), until

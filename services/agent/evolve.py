@@ -3,18 +3,28 @@
 Its own reports of health it reads to know after a restart what it has said.
 """
 
-from services.agent.state import State, Wanted
+from services.agent.machine import came_first
+from services.agent.state import Registration, State, Wanted
 from tenure.domain.host import HostState
 from tenure.domain.reasons import EndCause
+from tenure.domain.units import Millis
 from tenure.events.fact import Recorded
 from tenure.events.hosts import HostStateChanged
 from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested
-from tenure.events.reports import HostSignal, still_open
+from tenure.events.reports import HostRegistered, HostSignal, still_open
 
-READS = (RunAssigned, RunPreemptionRequested, RunStopRequested, RunEnded, HostStateChanged, HostSignal)
+READS = (
+    RunAssigned,
+    RunPreemptionRequested,
+    RunStopRequested,
+    RunEnded,
+    HostRegistered,
+    HostStateChanged,
+    HostSignal,
+)
 
 
-def evolve(state: State, recorded: Recorded) -> None:
+def evolve(state: State, recorded: Recorded, *, suspect_after_ms: Millis) -> None:
     """Fold one fact: which runs are wanted here, to stop, over, lost with their host; what was said of its health."""
     fact = recorded.fact
     core = state.core
@@ -36,10 +46,31 @@ def evolve(state: State, recorded: Recorded) -> None:
             state.attention[fact.run] = None
             if fact.cause_of_end is EndCause.HOST_LOST and replica.exit is None and replica.given_up_at is None:
                 replica.given_up_at = replica.occupied_until or replica.started_at
-    elif isinstance(fact, HostStateChanged) and fact.state is HostState.LOST:
-        _give_up(state, fact)
+    elif isinstance(fact, HostRegistered):
+        _registered(state, fact, suspect_after_ms=suspect_after_ms)
+    elif isinstance(fact, HostStateChanged):
+        _host_changed(state, fact)
     elif isinstance(fact, HostSignal) and any(spec.host == fact.host for spec in state.hosts):
         core.signals[fact.host] = still_open(core.signals.get(fact.host, ()), fact.signals)
+
+
+def _registered(state: State, fact: HostRegistered, *, suspect_after_ms: Millis) -> None:
+    """An agent speaks for a host of ours: this one, its predecessor, or another machine that has the same name."""
+    ours = {spec.host for spec in state.hosts}
+    for spec in fact.hosts:
+        if spec.host not in ours:
+            continue
+        before = state.core.registrations.get(spec.host)
+        state.core.registrations[spec.host] = Registration(machine=fact.machine, at=fact.at)
+        if fact.machine == state.machine and came_first(before, fact, within_ms=suspect_after_ms):
+            state.rival = (spec.host, before) if before is not None else None
+
+
+def _host_changed(state: State, fact: HostStateChanged) -> None:
+    if any(spec.host == fact.host for spec in state.hosts):
+        state.core.host_states[fact.host] = fact.state
+    if fact.state is HostState.LOST:
+        _give_up(state, fact)
 
 
 def _give_up(state: State, fact: HostStateChanged) -> None:

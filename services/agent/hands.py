@@ -10,6 +10,7 @@ from services.agent.environment import RunContext, replica_environment
 from services.agent.gpu.provider import GpuProvider, Utilisation, mean_share
 from services.agent.instructions import (
     ForgetRun,
+    GiveWay,
     Instruction,
     NeverStart,
     PrepareBeat,
@@ -18,10 +19,11 @@ from services.agent.instructions import (
     StopReplica,
 )
 from services.agent.log_clock import LogClock
+from services.agent.machine import refusal
 from services.agent.process import spec as process
 from services.agent.process.launcher_client import LauncherClient
 from services.agent.process.replicas import Replicas
-from services.agent.run_files import RunFiles
+from services.agent.run_files import RunFiles, newest_change
 from services.agent.state import Checkpoint, Key, Replica, State
 from tenure.domain.ids import HostId, RunId
 from tenure.domain.job import ReplicaPlace
@@ -82,7 +84,7 @@ class Hands:
         return spool, len(adoption.running)
 
     async def perform(self, instructions: Sequence[Instruction]) -> None:
-        """Carry out; nothing here waits for a process. Raises what broke work that went on beside."""
+        """Carry out; nothing here waits for a process. Raises what broke work beside, and `Refusal` to give way."""
         if self.failure is not None:
             raise self.failure
         for instruction in instructions:
@@ -107,6 +109,8 @@ class Hands:
                     self.state.next_beat_at = self._clock.now() + self._policy.heartbeat_ms
                     self.state.preparing_beat = True
                     self._spawn(self._prepare_beat())
+                case GiveWay(host=host, rival=rival):
+                    raise refusal(host, rival, suspect_after_ms=self._policy.suspect_after_ms)
                 case Said():
                     self._said(instruction)
 
@@ -389,12 +393,3 @@ class Hands:
             state.attention[key.run] = None
             if replica.exit is None or replica.said_exit:
                 state.unsaid.pop(key, None)
-
-
-def newest_change(folder: Path) -> Millis | None:
-    """When something in `folder` changed last (files in it, not below), or None if it is empty or not there."""
-    try:
-        newest = max((entry.stat().st_mtime_ns for entry in folder.iterdir()), default=None)
-    except OSError:  # not there, or a file vanished while we looked: the next look sees it
-        return None
-    return None if newest is None else newest // 1_000_000

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from services.agent.state import Key
-from tenure.domain.ids import JobId, RunId
+from services.agent.state import Key, Registration
+from tenure.domain.ids import HostId, JobId, RunId
 from tenure.domain.job import ReplicaPlace
 from tenure.domain.units import Millis
 from tenure.events.placing import RunAssigned
@@ -47,6 +47,14 @@ class PrepareBeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GiveWay:
+    """Another machine was given the name of this host, and came first: end without touching anything."""
+
+    host: HostId
+    rival: Registration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
     """The log has these now."""
 
@@ -58,4 +66,4 @@ class Said:
     registration: bool = False
 
 
-Instruction = StartReplica | NeverStart | StopReplica | ForgetRun | PrepareBeat | Said
+Instruction = StartReplica | NeverStart | StopReplica | ForgetRun | PrepareBeat | GiveWay | Said

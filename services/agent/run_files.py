@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from tenure.domain.ids import RunId
+from tenure.domain.units import Millis
 from tenure.events.placing import RunAssigned
 
 KEEP_RUNS = 2_000
@@ -53,3 +54,12 @@ class RunFiles:
         self._over.append(run)
         while len(self._over) > self._keep_runs:
             self._remove(self._over.popleft())
+
+
+def newest_change(folder: Path) -> Millis | None:
+    """When something in `folder` changed last (files in it, not below), or None if it is empty or not there."""
+    try:
+        newest = max((entry.stat().st_mtime_ns for entry in folder.iterdir()), default=None)
+    except OSError:  # not there, or a file vanished while we looked: the next look sees it
+        return None
+    return None if newest is None else newest // 1_000_000

@@ -19,6 +19,7 @@ from services.agent.gpu.virtual import CpuUsage, VirtualProvider
 from services.agent.hands import Hands
 from services.agent.log_clock import LogClock
 from services.agent.log_server import LogServer
+from services.agent.machine_file import machine_name
 from services.agent.state import State
 from services.agent.watch.monitor import Monitor
 from services.agent.watch.sources import sources_of
@@ -73,7 +74,7 @@ async def serve(service: Service) -> None:
     stop = stop_on_signals()
     arguments = service.arguments
     providers, specs = make_hosts(arguments)
-    agent = agent_name(specs)
+    agent, machine = agent_name(specs), machine_name(service.connection.data)
     signals = signal_options(service, specs)
     log = await connect_log(service)
     logs = await nats.connect(service.connection.nats_url, max_reconnect_attempts=-1)
@@ -88,7 +89,7 @@ async def serve(service: Service) -> None:
         policy=service.policy,
     )
     try:
-        own = role(service.policy, agent=agent, hosts=specs)
+        own = role(service.policy, agent=agent, hosts=specs, machine=machine)
         loop = await make_loop(service, own, log, perform=hands.perform, clock=clock)
         hands.poke = loop.poke
         server = LogServer(logs, hands.replicas, is_over=hands.is_over)

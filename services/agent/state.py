@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tenure.domain.host import HostSpec
+from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import LOG_START, HostId, JobId, Position, RunId
 from tenure.domain.job import ReplicaPlace
 from tenure.domain.units import Millis
@@ -32,10 +32,21 @@ class Wanted(msgspec.Struct, kw_only=True):
     stop: bool = False
 
 
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """Which machine spoke for a host, since when."""
+
+    machine: str
+    at: Millis
+
+
 class Core(msgspec.Struct, kw_only=True):
     """Everything folded from the log."""
 
     position: Position = LOG_START
+    registrations: dict[HostId, Registration] = {}
+    """The last one of each host of this agent ..."""
+    host_states: dict[HostId, HostState] = {}
+    """... and its state."""
     runs: dict[RunId, Wanted] = {}
     signals: dict[HostId, tuple[HealthSignal, ...]] = {}
     """The open incidents of hosts of this agent, as they were last said."""
@@ -94,6 +105,10 @@ class State:
     hosts: tuple[HostSpec, ...]
     replicas: dict[Key, Replica] = field(default_factory=dict)
     checkpoints: dict[JobId, Checkpoint] = field(default_factory=dict)
+    machine: str = ""
+    """Which machine, and process, this is."""
+    rival: tuple[HostId, Registration] | None = None
+    """Another machine that came first speaks for a host of ours."""
     registered: bool = False
     """The log has heard from this agent since it started."""
     unsaid: dict[Key, None] = field(default_factory=dict)

@@ -204,8 +204,8 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
     ),
     _R.HOST_LAUNCHES_FAIL: ("it gave up {launches} launches within {window_ms}", "it gives up launches"),
     _R.HOST_NAMED_TWICE: (
-        "the agents {agent} and {other_agent} both speak for it; give one of the machines another name",
-        "two agents speak for it; give one of the machines another name",
+        "the machines {agent} and {other_agent} both speak for it; give one of the machines another name",
+        "two machines speak for it; give one of the machines another name",
     ),
     _R.HOST_HELD_BACK: (
         "there is evidence against it, but automation holds {held} of the {hosts} hosts of {group} already and may "

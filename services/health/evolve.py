@@ -52,7 +52,7 @@ def _heartbeat(state: State, fact: Heartbeat, *, suspect_after_ms: Millis) -> No
         if host is None:  # not registered yet: its type and place are unknown
             continue
         _hear(host, fact.at, suspect_after_ms=suspect_after_ms)
-        if host.agents[:1] != (fact.agent,):
+        if host.agents[:1] != (fact.machine or fact.agent,):
             _another_agent(host, fact, suspect_after_ms=suspect_after_ms)
             state.touched[beat.host] = None
         if host.state is HostState.HEALTHY and beat.gpus == host.gpus:
@@ -65,9 +65,10 @@ def _heartbeat(state: State, fact: Heartbeat, *, suspect_after_ms: Millis) -> No
 
 def _another_agent(host: Host, fact: Heartbeat, *, suspect_after_ms: Millis) -> None:
     """A new agent after an old one is a restart; the old one again soon after it means two machines of one name."""
-    if host.agents[1:] == (fact.agent,) and fact.at - host.agents_changed_at < suspect_after_ms:
+    speaker = fact.machine or fact.agent
+    if host.agents[1:] == (speaker,) and fact.at - host.agents_changed_at < suspect_after_ms:
         host.doubled_at = fact.at
-    host.agents, host.agents_changed_at = (fact.agent, *host.agents[:1]), fact.at
+    host.agents, host.agents_changed_at = (speaker, *host.agents[:1]), fact.at
 
 
 def _count_gpus(host: Host, at: Millis) -> None:

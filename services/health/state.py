@@ -118,7 +118,7 @@ class Host(msgspec.Struct, kw_only=True):
     excused: tuple[tuple[str, str, str, Millis], ...] = ()
     """Signals that a person saw and resumed it with: their keys and beginnings. They may go on."""
     agents: tuple[str, ...] = ()
-    """Whose beats spoke for it, the last two different ones, the latest first."""
+    """Which machines' beats spoke for it, the last two different ones, the latest first."""
     agents_changed_at: Millis = 0
     doubled_at: Millis = 0
     """Two agents spoke for it in turns then."""

@@ -12,12 +12,16 @@ from tenure.events.fact import Fact, Lane
 
 
 class HostRegistered(Fact, frozen=True, kw_only=True, tag=True):
-    """An agent speaks for these hosts. Said at each start of the agent."""
+    """An agent speaks for these hosts. Said at each start of the agent.
+
+    `machine` is the process that speaks, `MACHINE.PROCESS`: two machines with one host name have different ones.
+    """
 
     lane: ClassVar[Lane] = Lane.REPORT
 
     agent: str
     hosts: tuple[HostSpec, ...]
+    machine: str = ""
 
 
 class ReplicaStart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -103,12 +107,16 @@ class HostBeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
 
 
 class Heartbeat(Fact, frozen=True, kw_only=True, tag=True):
-    """A sign of life of an agent and its hosts. `final` segments of ended runs come with the next one."""
+    """A sign of life of an agent and its hosts. `final` segments of ended runs come with the next one.
+
+    `machine` is as in `HostRegistered`.
+    """
 
     lane: ClassVar[Lane] = Lane.REPORT
 
     agent: str
     hosts: tuple[HostBeat, ...]
+    machine: str = ""
 
 
 class HealthSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -47,8 +47,10 @@ class Roles:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def start(self, role: str, *own: str, name: str = "", environment: Mapping[str, str] | None = None) -> None:
-        """Start a role, without waiting for it. `environment` is added to the test's own."""
+    def start(
+        self, role: str, *own: str, name: str = "", environment: Mapping[str, str] | None = None, status: int = 0
+    ) -> None:
+        """Start a role, without waiting for it. `environment` is added to the test's own; `status`: as it ends."""
         name = name or role
         command = [str(TENURE), "serve", role, "--nats", self._nats.url, "--data", str(self.folder / name), *own]
         command += ["--clickhouse", self._database.url, "--clickhouse-token-file", str(self._database.token_file)]
@@ -57,7 +59,7 @@ class Roles:
         with (self.folder / f"{name}.log").open("wb") as log:
             environment = {**os.environ, **(environment or {})}
             process = self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-        self._stack.callback(end, process)
+        self._stack.callback(end, process, status=status)
 
     def start_deciders(self) -> None:
         """All roles but the agent."""
@@ -99,12 +101,12 @@ class Roles:
         return answer
 
 
-def end(process: "subprocess.Popen[bytes]") -> None:
-    """SIGTERM, to one that is suspended too; a role ends in order with status 0. Killed if it does not end."""
+def end(process: "subprocess.Popen[bytes]", *, status: int = 0) -> None:
+    """SIGTERM, to one that is suspended too; a role ends in order, with `status`. Killed if it does not end."""
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGCONT)
     try:
-        assert process.wait(timeout=STOP_S) == 0
+        assert process.wait(timeout=STOP_S) == status
     finally:
         process.kill()
         process.wait()

@@ -188,7 +188,7 @@ def _act(world: World, entry: Mapping[str, Any]) -> None:
         case "breaks":
             world.agents.broken[HostId(subject)] = None
         case "double":
-            world.speak_for(HostId(subject), agent="another")
+            world.speak_for(HostId(subject), machine="another")
         case "mends":
             del world.agents.broken[HostId(subject)]
         case "silence":
