@@ -8,7 +8,16 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from services.gateway.refusals import AlreadyExists, Away, Full, NotFound, Outdated, WrongState
+from services.gateway.refusals import (
+    AlreadyExists,
+    Away,
+    Denied,
+    Full,
+    NotFound,
+    Outdated,
+    Unauthenticated,
+    WrongState,
+)
 from tenure.domain.refusal import Refusal
 from tenure.runtime.log_stream import LogsAway
 
@@ -18,6 +27,8 @@ _LINE_MAX = 1_000
 """Longer lines do not fit into the headers that carry a status."""
 
 _STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
+    (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
+    (Denied, grpc.StatusCode.PERMISSION_DENIED),
     (NotFound, grpc.StatusCode.NOT_FOUND),
     (AlreadyExists, grpc.StatusCode.ALREADY_EXISTS),
     (WrongState, grpc.StatusCode.FAILED_PRECONDITION),

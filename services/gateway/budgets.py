@@ -6,10 +6,11 @@ import asyncio
 import time
 
 from services.gateway.answering import Context, answering
-from services.gateway.convert import from_budget, percent_of
+from services.gateway.convert import from_budget, from_change
 from services.gateway.decider import change_tree
 from services.gateway.gateway import Gateway
 from services.gateway.history import History
+from services.gateway.identity.asking import require
 from services.gateway.policy.listing import is_under
 from services.gateway.policy.totals import budget_totals
 from services.gateway.refusals import Away, NotFound
@@ -17,6 +18,8 @@ from services.gateway.state import State
 from tenure.domain.ids import Position
 from tenure.domain.nearest import did_you_mean, shown
 from tenure.domain.refusal import Refusal
+from tenure.domain.rights import Right, rights_of_edit
+from tenure.domain.tree import ROOT, BudgetTree
 from tenure.domain.tree_edit import BudgetEdit
 from tenure.events.fact import Lane
 from tenure.log.port import Conflict, Expect
@@ -61,6 +64,7 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
                 remove=request.remove,
                 expected_position=request.expected_position,
             )
+            _require_rights(state.tree, fact.tree)
             try:
                 expect = Expect(lane=Lane.BUDGET, last=state.budget_lane)
                 appended = await gateway.append([fact], expect=expect)
@@ -80,22 +84,7 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
         changes = [change for change in state.changes if is_under(change.path, request.path)]
         if not changes:
             _check_known(state, request.path)
-        return budgets_pb2.BudgetHistoryResponse(
-            changes=[
-                budgets_pb2.BudgetChange(
-                    position=change.position,
-                    at_ms=change.at,
-                    by=change.by,
-                    comment=change.comment,
-                    path=change.path,
-                    share_percent_before=None
-                    if change.share_ppm_before is None
-                    else percent_of(change.share_ppm_before),
-                    share_percent_after=None if change.share_ppm_after is None else percent_of(change.share_ppm_after),
-                )
-                for change in changes
-            ]
-        )
+        return budgets_pb2.BudgetHistoryResponse(changes=[from_change(change) for change in changes])
 
     @answering
     async def Report(
@@ -140,13 +129,20 @@ async def visible_from(history: History, position: Position) -> Position:
         await asyncio.sleep(_POLL_S)
 
 
+def _require_rights(before: BudgetTree, after: BudgetTree) -> None:
+    """Raise `Denied` unless the caller may make every change there is; one that changes nothing is an admin's."""
+    for right, budget in list(rights_of_edit(before, after)) or [(Right.SET_SHARE, ROOT)]:
+        require(right, tree=before, budget=budget)
+
+
 def _edit(budget: budgets_pb2.Budget, *, merge: bool) -> BudgetEdit:
-    """What is asked of one budget; in a merge, no managers and no `users_equal` mean those that there are."""
-    managers = tuple(budget.managers)
+    """What is asked of one budget; in a merge, what is not said of it means what there is."""
+    managers, members = tuple(budget.managers), tuple(budget.members)
     return BudgetEdit(
         path=budget.path,
         share_percent=budget.share_percent,
-        managers=managers if managers or not merge else None,
+        managers=managers if managers or budget.no_managers or not merge else None,
+        members=members if members or budget.no_members or not merge else None,
         users_equal=budget.users_equal if budget.HasField("users_equal") or not merge else None,
     )
 

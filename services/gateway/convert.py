@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from services.gateway.entries import HostEntry, JobEntry, ReservedEntry, RunEntry
-from services.gateway.gateway import NOBODY
+from services.gateway.entries import BudgetChange, HostEntry, JobEntry, ReservedEntry, RunEntry
+from services.gateway.identity.asking import acting_as
 from services.gateway.policy.charge_so_far import charged_so_far
 from services.gateway.policy.emptying import emptied_at
 from services.gateway.policy.fragmentation import Fragmentation, Placeable, Prospect
@@ -11,7 +11,7 @@ from services.gateway.policy.in_the_way import still_in_the_way
 from services.gateway.policy.totals import BudgetTotal, ClusterTotal
 from services.gateway.state import State
 from tenure.domain.host import HostState
-from tenure.domain.ids import BudgetPath, HostId, UserName
+from tenure.domain.ids import BudgetPath, HostId
 from tenure.domain.job import DEFAULT_GRACE, JobSpec, Launch, Placement, Topology, gpus_by_host
 from tenure.domain.nearest import did_you_mean, listed, shown
 from tenure.domain.reasons import JobState, Number, Why
@@ -25,7 +25,10 @@ _NO_TOTAL = BudgetTotal()
 
 
 def to_spec(job: jobs_pb2.JobSpec, *, field: str = "") -> JobSpec:
-    """What the user asks for. Raises `Refusal` for a topology that there is not; `field` stands before its name."""
+    """What the user asks for; `field` stands before the names of its fields.
+
+    Raises `Refusal` for a topology that there is not, `Denied` for a user that the caller may not act for.
+    """
     launch = Launch(
         command=tuple(job.command),
         working_directory=job.working_directory or None,
@@ -33,7 +36,7 @@ def to_spec(job: jobs_pb2.JobSpec, *, field: str = "") -> JobSpec:
     )
     return JobSpec(
         budget=BudgetPath(job.budget),
-        user=UserName(job.user.strip() or NOBODY),
+        user=acting_as(job.user, field=f"{field}user"),
         replicas=job.replicas,
         gpus_per_replica=job.gpus_per_replica,
         launch=launch,
@@ -243,6 +246,7 @@ def from_budget(node: BudgetNode, state: State, totals: Mapping[BudgetPath, Budg
         share_percent=percent_of(node.share_ppm),
         fraction=state.tree.fractions[node.path],
         managers=node.managers,
+        members=node.members,
         users_equal=node.users_equal,
         leaf=state.tree.is_leaf(node.path),
         charged_gpu_ms=standing.charged_gpu_ms if standing else 0,
@@ -252,6 +256,23 @@ def from_budget(node: BudgetNode, state: State, totals: Mapping[BudgetPath, Budg
         jobs_running=total.jobs_running,
         gpus_allocated=total.gpus_allocated,
         gpus_unallocated=total.gpus_unallocated,
+    )
+
+
+def from_change(change: BudgetChange) -> budgets_pb2.BudgetChange:
+    """One change of a share, and who made it."""
+    before, after, origin = change.share_ppm_before, change.share_ppm_after, change.origin
+    return budgets_pb2.BudgetChange(
+        position=change.position,
+        at_ms=change.at,
+        by=change.by,
+        comment=change.comment,
+        path=change.path,
+        share_percent_before=None if before is None else percent_of(before),
+        share_percent_after=None if after is None else percent_of(after),
+        asked_by="" if origin is None else origin.user,
+        asked_how="" if origin is None else origin.how,
+        asked_from="" if origin is None else origin.address,
     )
 
 

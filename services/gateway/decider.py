@@ -70,7 +70,9 @@ def cancel(entry: JobEntry, order: Order) -> JobCancelRequested | None:
         )
     if entry.cancel_asked:
         return None
-    return JobCancelRequested(at=order.now, id=order.fact_id, cluster=order.cluster, job=entry.job, by=order.by)
+    return JobCancelRequested(
+        at=order.now, id=order.fact_id, cluster=order.cluster, job=entry.job, by=order.by, origin=order.origin
+    )
 
 
 def no_such_job(job: str) -> NotFound:
@@ -100,5 +102,11 @@ def change_tree(
     except Refusal as refusal:
         raise WrongState(field=refusal.field, problem=refusal.problem, fix=refusal.fix) from refusal
     return BudgetTreeChanged(
-        at=order.now, id=order.fact_id, cluster=order.cluster, tree=tree, by=order.by, comment=order.comment
+        at=order.now,
+        id=order.fact_id,
+        cluster=order.cluster,
+        tree=tree,
+        by=order.by,
+        comment=order.comment,
+        origin=order.origin,
     )

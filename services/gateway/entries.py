@@ -11,6 +11,7 @@ from tenure.domain.ids import BudgetPath, HostId, JobId, Position, RunId, UserNa
 from tenure.domain.job import JobSpec, Placement
 from tenure.domain.reasons import EndCause, JobState, Why
 from tenure.domain.units import GpuMillis, Millis
+from tenure.events.fact import Origin
 from tenure.events.reports import HealthSignal
 
 
@@ -135,6 +136,7 @@ class BudgetChange(msgspec.Struct, kw_only=True, frozen=True):
     path: BudgetPath
     share_ppm_before: int | None
     share_ppm_after: int | None
+    origin: Origin | None = None
 
 
 class Counts(msgspec.Struct, kw_only=True):

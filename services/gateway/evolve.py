@@ -261,6 +261,7 @@ def _budget_tree_changed(state: State, fact: BudgetTreeChanged) -> None:
                 path=difference.path,
                 share_ppm_before=difference.before_ppm,
                 share_ppm_after=difference.after_ppm,
+                origin=fact.origin,
             )
         )
     state.tree, state.tree_position = fact.tree, state.position

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from services.gateway.evolve import READS
+from services.gateway.identity.asking import acting_as, who
 from services.gateway.order import Order
 from services.gateway.progress import Progress
 from services.gateway.refusals import Away, Full
 from services.gateway.state import State
-from tenure.domain.ids import LOG_START, FactId, Position, UserName
+from tenure.domain.ids import LOG_START, FactId, Position
 from tenure.domain.job_id import MAKERS, JobIdMaker
 from tenure.domain.names import check_label
 from tenure.domain.policy import Policy
@@ -26,8 +27,6 @@ FOLD_WAIT_S = 5.0
 CATCH_UP_S = 1.0
 APPEND_WAIT_S = 12.0
 """A little longer than the log itself tries."""
-NOBODY = UserName("anonymous")
-"""The user of a call that names none."""
 
 
 class Gateway:
@@ -114,16 +113,20 @@ class Gateway:
         await self.progress.reached(head, timeout_s=CATCH_UP_S)
 
     def order(self, *, user: str, comment: str = "", fact_id: str = "") -> Order:
-        """Who asks now, and why. A fresh fact id unless one is given. Raises `Refusal` for unusable text."""
+        """Who asks now, for whom, and why. A fresh fact id unless one is given.
+
+        Raises `Denied` for acting as somebody else, and `Refusal` for unusable text.
+        """
         check_label(user, field="user")
         if len(comment) > 1_000 or not comment.isprintable():
             raise Refusal(
                 field="comment", problem="too long or not printable", fix="use one line of up to 1000 letters"
             )
         return Order(
-            by=UserName(user.strip() or NOBODY),
+            by=acting_as(user, field="user"),
             comment=comment.strip(),
             now=self.now(),
             fact_id=FactId(fact_id or f"gateway-{os.urandom(12).hex()}"),
             cluster=self.cluster,
+            origin=who().origin,
         )

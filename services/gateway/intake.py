@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from services.gateway.decider import check_submission
 from services.gateway.entries import KeyEntry
 from services.gateway.gateway import Gateway
+from services.gateway.identity.asking import require, who
 from services.gateway.policy.resubmission import check_same, submitted_facts
 from services.gateway.refusals import Away, Full
 from tenure.domain.ids import JobId, Position
 from tenure.domain.job import JobSpec
 from tenure.domain.names import check_label
 from tenure.domain.refusal import Refusal
+from tenure.domain.rights import Right
 from tenure.events.intake import JobSubmitted
 from tenure.log.port import ATOMIC_MAX, Appended
 
@@ -33,10 +35,12 @@ class Intake:
         self._gateway = gateway
 
     async def submit(self, specs: Sequence[JobSpec], *, key: str) -> tuple[JobId, ...]:
-        """The ids of the jobs, in order. Raises `Refusal` (and then nothing was written) or `Away`."""
+        """The ids of the jobs, in order. Raises `Refusal`, `Denied` too (and then nothing was written), or `Away`."""
         gateway = self._gateway
         check_label(key, field="idempotency_key")
         state = gateway.state
+        for budget in dict.fromkeys(spec.budget for spec in specs):
+            require(Right.SUBMIT, tree=state.tree, budget=budget)
         known = state.keys.get((specs[0].user, key)) if key else None
         if known is not None:
             return await self._again(known, specs, key=key)
@@ -46,7 +50,7 @@ class Intake:
             ids = gateway.job_ids.make(now=now, count=len(specs))
             if not key and len(specs) > 1:
                 key = f"batch-{ids[0]}"
-            facts = submitted_facts(specs, ids, key=key or None, now=now, cluster=gateway.cluster)
+            facts = submitted_facts(specs, ids, key=key or None, now=now, cluster=gateway.cluster, origin=who().origin)
             claimed = await gateway.append(facts[:1])
             if not claimed.duplicate:
                 await self._write_rest(facts[1:], key=key, count=len(facts))
@@ -72,7 +76,7 @@ class Intake:
         ids = check_same(known, specs, key=key)
         if known.seen < known.count:
             now, cluster = self._gateway.now(), self._gateway.cluster
-            facts = submitted_facts(specs, ids, key=key, now=now, cluster=cluster)
+            facts = submitted_facts(specs, ids, key=key, now=now, cluster=cluster, origin=who().origin)
             missing = [fact for fact in facts if fact.job not in self._gateway.state.jobs]
             await self._write_rest(missing, key=key, count=len(facts))
         return ids

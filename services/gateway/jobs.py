@@ -10,6 +10,7 @@ from services.gateway.decider import cancel, no_such_job
 from services.gateway.entries import JobEntry
 from services.gateway.gateway import Gateway
 from services.gateway.history import History, job_from_story
+from services.gateway.identity.asking import require
 from services.gateway.intake import Intake, check_batch
 from services.gateway.output import Output
 from services.gateway.policy.listing import count_jobs, list_jobs
@@ -21,6 +22,7 @@ from tenure.domain.ids import JobId
 from tenure.domain.job import JobSpec
 from tenure.domain.nearest import did_you_mean, shown
 from tenure.domain.refusal import Refusal
+from tenure.domain.rights import Right
 from tenure.events.fact import Recorded
 from tenure.log.codec import encode, kind_name
 from tenure.v1 import jobs_pb2, jobs_pb2_grpc
@@ -109,6 +111,7 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         gateway = self._gateway
         state = await gateway.read()
         entry = await self._find(state, request.job_id)
+        require(Right.CANCEL, tree=state.tree, budget=entry.spec.budget, owner=entry.spec.user)
         fact = cancel(entry, gateway.order(user=request.user, fact_id=f"cancel-{entry.job}"))
         if fact is not None:
             await gateway.folded((await gateway.append([fact])).last)
@@ -136,7 +139,9 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
     @streaming
     async def Logs(self, request: jobs_pb2.JobLogsRequest, context: Context) -> Stream[jobs_pb2.JobLogsResponse]:
         """What a replica wrote."""
-        entry = await self._find(await self._gateway.read(), request.job_id)
+        state = await self._gateway.read()
+        entry = await self._find(state, request.job_id)
+        require(Right.READ_OUTPUT, tree=state.tree, budget=entry.spec.budget, owner=entry.spec.user)
         async with aclosing(self._output.read(entry, request)) as pieces:
             async for piece in pieces:
                 yield jobs_pb2.JobLogsResponse(data=piece.data, offset=piece.offset)

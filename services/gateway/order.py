@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tenure.domain.ids import FactId, UserName
 from tenure.domain.units import Millis
+from tenure.events.fact import Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,3 +16,5 @@ class Order:
     now: Millis
     fact_id: FactId
     cluster: str
+    origin: Origin | None = None
+    """Who really asks, and from where."""

@@ -19,6 +19,14 @@ class Outdated(Refusal):
     """The caller decided on something that has changed since."""
 
 
+class Unauthenticated(Refusal):
+    """Who calls is not known, or what they show for it is not good. Never names what was shown."""
+
+
+class Denied(Refusal):
+    """Who calls has not the right."""
+
+
 class Full(Refusal):
     """There is no room to write it down."""
 

@@ -1,24 +1,43 @@
-"""The gRPC server: its limits, the three services, health and reflection."""
+"""The gRPC server: its limits, its address, the services behind the guard, health and reflection."""
 
 import asyncio
 import contextlib
 import logging
+import time
+from pathlib import Path
+from typing import cast
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from services.gateway.budgets import Budgets
 from services.gateway.gateway import Gateway
 from services.gateway.history import History
 from services.gateway.hosts import Hosts
+from services.gateway.identity.authenticate import Authenticator
+from services.gateway.identity.guard import Guard
+from services.gateway.identity.sources import listen_on, sources_of
 from services.gateway.jobs import Jobs
 from services.gateway.output import Output
+from services.gateway.whoami import Identity
 from tenure.domain.refusal import Refusal
-from tenure.v1 import budgets_pb2, budgets_pb2_grpc, hosts_pb2, hosts_pb2_grpc, jobs_pb2, jobs_pb2_grpc
+from tenure.runtime.identity_options import IdentityOptions, check_reach
+from tenure.runtime.loopback import is_loopback
+from tenure.v1 import (
+    budgets_pb2,
+    budgets_pb2_grpc,
+    hosts_pb2,
+    hosts_pb2_grpc,
+    identity_pb2,
+    identity_pb2_grpc,
+    jobs_pb2,
+    jobs_pb2_grpc,
+)
 
 logger = logging.getLogger(__name__)
 
+EMBEDDED = IdentityOptions()
 REQUEST_BYTES_MAX = 64 * 1024 * 1024
 """Far above what is ever accepted, so that a huge command gets a refusal in words instead of a broken call."""
 ANSWER_BYTES_MAX = 512 * 1024 * 1024
@@ -30,6 +49,7 @@ SERVICES = tuple(
         (jobs_pb2.DESCRIPTOR, "Jobs"),
         (budgets_pb2.DESCRIPTOR, "Budgets"),
         (hosts_pb2.DESCRIPTOR, "Hosts"),
+        (identity_pb2.DESCRIPTOR, "Identity"),
     )
 )
 _OPTIONS = (
@@ -46,14 +66,20 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 class Server:
     """Listens from the beginning, so that a busy port is known at once; answers when `start` was called."""
 
-    def __init__(self, listen: str) -> None:
-        """`listen` is host:port, port 0 for any free one. Raises `Refusal` when it cannot be had."""
+    def __init__(
+        self, listen: str, identity: IdentityOptions = EMBEDDED, *, local_key: Path = Path("identity/key.pem")
+    ) -> None:
+        """`listen` is host:port, port 0 for any free one; `local_key` signs development tokens, if it is there.
+
+        Raises `Refusal` when the address cannot be had, or others reach it and could not be known or be overheard.
+        """
         self._server = grpc.aio.server(options=_OPTIONS)
         host, _, port = listen.rpartition(":")
         if not host or not port.isdecimal() or int(port) > 65_535:
             raise Refusal(field="--listen", problem=f"{listen[:64]!r} is no address", fix="write 127.0.0.1:50051")
+        check_reach(host, identity, local_tokens=local_key.exists())
         try:
-            bound = self._server.add_insecure_port(listen)
+            bound = listen_on(self._server, listen, identity)
         except RuntimeError:
             bound = 0
         if bound == 0:
@@ -63,18 +89,25 @@ class Server:
                 fix="stop what listens there, or choose another with --listen (port 0: any free one)",
             )
         self.address = f"{host}:{bound}"
+        if identity.insecure_plaintext and not is_loopback(host):
+            logger.warning("INSECURE: %s answers without TLS; whoever can listen in can take tokens", self.address)
+        sources = sources_of(identity, listen=self.address, local_key=local_key)
+        self._guard = Guard(self._server, Authenticator(sources, clock=time.time))
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
 
     async def start(self, gateway: Gateway, history: History, output: Output) -> None:
         """Answer calls from now on."""
-        server = self._server
+        server = cast(grpc.aio.Server, self._guard)  # all that generated code does with it
         jobs_pb2_grpc.add_JobsServicer_to_server(Jobs(gateway, history, output), server)
         budgets_pb2_grpc.add_BudgetsServicer_to_server(Budgets(gateway, history), server)
         hosts_pb2_grpc.add_HostsServicer_to_server(Hosts(gateway), server)
+        identity_pb2_grpc.add_IdentityServicer_to_server(Identity(gateway), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflecting = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, server)
         await self._set_health(serving=False)
-        await server.start()
+        await self._server.start()
 
     async def watch_health(self, gateway: Gateway) -> None:
         """Say SERVING while the gateway has caught up and the log answers. Runs until it is cancelled."""

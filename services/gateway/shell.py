@@ -15,6 +15,8 @@ from services.gateway.progress import Progress
 from services.gateway.server import Server
 from services.gateway.state import State, dump, initial, load
 from tenure.runtime.clock import WallClock
+from tenure.runtime.identity_options import load_identity_options
+from tenure.runtime.local_tokens import key_file
 from tenure.runtime.log_stream import Requester, connect_agents
 from tenure.runtime.role import Role
 from tenure.runtime.service import (
@@ -37,7 +39,9 @@ async def serve(service: Service) -> None:
     """Run until a signal. Raises what broke the fold: the process is to end then and to be started again."""
     gc.disable()  # what is read at the start stays, so looking for garbage in it would only cost time
     stop = stop_on_signals()
-    server = Server(service.arguments.listen)
+    arguments = service.arguments
+    identity = load_identity_options(arguments.config, arguments.set, environment=os.environ)
+    server = Server(arguments.listen, identity, local_key=key_file(service.connection.data))
     log = await connect_log(service)
     try:
         progress, connection = Progress(), service.connection

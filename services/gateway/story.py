@@ -12,7 +12,7 @@ from tenure.domain.reasons import EndCause
 from tenure.domain.units import format_duration, gpu_hours
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
 from tenure.events.catalogue import Kind
-from tenure.events.fact import Fact
+from tenure.events.fact import Fact, Origin
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
 from tenure.events.placing import (
@@ -53,9 +53,18 @@ _ENDS: dict[EndCause, str] = {
 
 def tell(fact: Fact, *, to: JobId | None = None) -> str:
     """The fact as one sentence in the story of job `to`; a fact about another job names that one."""
-    text = " ".join(_SENTENCES[type(fact)](fact).split())
+    text = " ".join(_SENTENCES[type(fact)](fact).split()) + _really(fact)
     job: JobId | None = getattr(fact, "job", None)
     return text if to is None or job in (None, to) else f"Job {job}: {text[0].lower()}{text[1:]}"
+
+
+def _really(fact: Fact) -> str:
+    """Who really asked, where somebody acted for another."""
+    origin: Origin | None = getattr(fact, "origin", None)
+    if origin is None:
+        return ""
+    named = fact.spec.user if isinstance(fact, JobSubmitted) else getattr(fact, "by", origin.user)
+    return "" if named == origin.user else f" {origin.user} did that for {named}."
 
 
 def _submitted(fact: JobSubmitted) -> str:

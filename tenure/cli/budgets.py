@@ -167,6 +167,7 @@ def as_message(tree: "BudgetTree") -> "list[budgets_pb2.Budget]":
             path=node.path,
             share_percent=node.share_ppm * 100 / PPM,
             managers=node.managers,
+            members=node.members,
             users_equal=node.users_equal,
         )
         for node in tree.nodes

@@ -145,6 +145,7 @@ def budget(value: "budgets_pb2.Budget", ratio: float | None) -> Document:
         "share_percent": value.share_percent,
         "fraction": value.fraction,
         "managers": list(value.managers),
+        "members": list(value.members),
         "users_equal": value.users_equal,
         "entitlement_gpu_ms": value.entitlement_gpu_ms,
         "charged_gpu_ms": value.charged_gpu_ms,
@@ -168,6 +169,9 @@ def change(value: "budgets_pb2.BudgetChange") -> Document:
         "path": value.path,
         "share_percent_before": value.share_percent_before if value.HasField("share_percent_before") else None,
         "share_percent_after": value.share_percent_after if value.HasField("share_percent_after") else None,
+        "asked_by": value.asked_by or None,
+        "asked_how": value.asked_how or None,
+        "asked_from": value.asked_from or None,
     }
 
 

@@ -46,9 +46,14 @@ def settle_tree(address: str, *, tree: BudgetTree | None, tree_name: str) -> Set
 
 def _is_same(tree: BudgetTree, present: "budgets_pb2.GetTreeResponse") -> bool:
     """Whether the gateway's tree says the same as `tree`."""
-    wanted = {node.path: (node.share_ppm, tuple(node.managers), node.users_equal) for node in tree.nodes}
+    wanted = {node.path: (node.share_ppm, node.managers, node.members, node.users_equal) for node in tree.nodes}
     have = {
-        budget.path: (round(budget.share_percent * PPM / 100), tuple(budget.managers), budget.users_equal)
+        budget.path: (
+            round(budget.share_percent * PPM / 100),
+            tuple(budget.managers),
+            tuple(budget.members),
+            budget.users_equal,
+        )
         for budget in present.budgets
     }
     return have == wanted

@@ -17,12 +17,17 @@ PATHS_KEPT = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetNode:
-    """One budget. `share_ppm` is its fraction of its parent; `users_equal` treats its users as equal children (P4)."""
+    """One budget. `share_ppm` is its fraction of its parent; `users_equal` treats its users as equal children (P4).
+
+    `managers` and `members` are users and `group:NAME`. Members may submit here and below; none: those of the nearest
+    budget above that has some, and where none has, everybody.
+    """
 
     path: BudgetPath
     share_ppm: int
     managers: tuple[str, ...] = ()
     users_equal: bool = False
+    members: tuple[str, ...] = ()
 
     @property
     def parent(self) -> BudgetPath:

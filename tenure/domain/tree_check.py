@@ -18,8 +18,8 @@ from tenure.domain.nearest import shown, unknown_key
 from tenure.domain.refusal import Refusal
 from tenure.domain.tree import DEPTH_MAX, NODES_MAX, PPM, ROOT, BudgetNode, BudgetTree, field_of
 
-MANAGERS_MAX = 100
-_KEYS = ("share", "managers", "users", "children")
+MANAGERS_MAX, MEMBERS_MAX = 100, 1_000
+_KEYS = ("share", "managers", "members", "users", "children")
 _PERCENT_FIX = "give a percentage from 0 to 100 of its parent, such as 16"
 
 
@@ -31,6 +31,7 @@ class Draft:
     share_ppm: Fraction
     managers: tuple[str, ...] = ()
     users_equal: bool = False
+    members: tuple[str, ...] = ()
 
 
 def check_tree(document: object) -> BudgetTree:
@@ -68,7 +69,13 @@ def build_tree(drafts: Iterable[Draft]) -> BudgetTree:
         raise Refusal(field="budgets", problem=f"more than {NODES_MAX} budgets", fix=f"use at most {NODES_MAX}")
     ordered = [by_path[path] for path in sorted(by_path)]
     nodes = tuple(
-        BudgetNode(path=d.path, share_ppm=int(d.share_ppm), managers=d.managers, users_equal=d.users_equal)
+        BudgetNode(
+            path=d.path,
+            share_ppm=int(d.share_ppm),
+            managers=d.managers,
+            users_equal=d.users_equal,
+            members=d.members,
+        )
         for d in ordered
     )
     _check_siblings(ordered, by_path.keys() | {ROOT})
@@ -113,20 +120,22 @@ def check_share(value: object, *, field: str) -> Fraction:
     return ppm
 
 
-def check_managers(value: object, *, field: str) -> tuple[str, ...]:
-    """The names of a budget's managers; None is nobody. Raises `Refusal`."""
+def check_people(value: object, *, field: str, most: int = MANAGERS_MAX) -> tuple[str, ...]:
+    """The names of a budget's managers or members, users and `group:NAME`; None is nobody. Raises `Refusal`."""
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise Refusal(field=field, problem=f"{shown(value)} is not a list", fix="write a list of names, such as [ana]")
-    if len(value) > MANAGERS_MAX:
-        raise Refusal(field=field, problem=f"{len(value)} managers", fix=f"use at most {MANAGERS_MAX}")
+    if len(value) > most:
+        raise Refusal(field=field, problem=f"{len(value)} names", fix=f"use at most {most}, or a group")
+    seen: set[str] = set()
     for name in value:
         if not isinstance(name, str) or not name.strip():
             raise Refusal(field=field, problem=f"{shown(name)} is not a name", fix="write names as text")
         check_label(name, field=field)
-        if value.count(name) > 1:
-            raise Refusal(field=field, problem=f"{shown(name)} is given twice", fix="give each manager once")
+        if name in seen:
+            raise Refusal(field=field, problem=f"{shown(name)} is given twice", fix="give each name once")
+        seen.add(name)
     return tuple(value)
 
 
@@ -171,8 +180,9 @@ def _draft(parent: BudgetPath, name: object, body: object) -> tuple[Draft, dict[
     draft = Draft(
         path=path,
         share_ppm=check_share(body.get("share"), field=f"{field}.share"),
-        managers=check_managers(body.get("managers"), field=f"{field}.managers"),
+        managers=check_people(body.get("managers"), field=f"{field}.managers"),
         users_equal=users == "equal",
+        members=check_people(body.get("members"), field=f"{field}.members", most=MEMBERS_MAX),
     )
     return draft, below
 

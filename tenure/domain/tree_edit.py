@@ -8,19 +8,20 @@ from tenure.domain.ids import BudgetPath
 from tenure.domain.nearest import did_you_mean, shown
 from tenure.domain.refusal import Refusal
 from tenure.domain.tree import BudgetTree, field_of, lineage
-from tenure.domain.tree_check import Draft, build_tree, check_managers, check_path, check_share
+from tenure.domain.tree_check import MEMBERS_MAX, Draft, build_tree, check_path, check_people, check_share
 
 _JOBS_FIX = "cancel them or let them finish first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetEdit:
-    """One budget as it is to be. `managers` and `users_equal`: None keeps what there is (for a new budget: none)."""
+    """One budget as it is to be. None keeps what there is (for a new budget: nobody, and no `users_equal`)."""
 
     path: str
     share_percent: float
     managers: Sequence[str] | None = None
     users_equal: bool | None = None
+    members: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ def edit_tree(
                 share_ppm=Fraction(node.share_ppm),
                 managers=node.managers,
                 users_equal=node.users_equal,
+                members=node.members,
             )
             for node in tree.nodes
             if node.path not in removed
@@ -119,9 +121,12 @@ def _draft(tree: BudgetTree, edit: BudgetEdit) -> Draft:
     path = check_path(edit.path)
     field = field_of(path)
     old = tree.by_path.get(path)
-    managers = check_managers(edit.managers, field=f"{field}.managers")
+    managers = check_people(edit.managers, field=f"{field}.managers")
     if edit.managers is None and old is not None:
         managers = old.managers
+    members = check_people(edit.members, field=f"{field}.members", most=MEMBERS_MAX)
+    if edit.members is None and old is not None:
+        members = old.members
     users_equal = edit.users_equal
     if users_equal is None:
         users_equal = old is not None and old.users_equal
@@ -130,4 +135,5 @@ def _draft(tree: BudgetTree, edit: BudgetEdit) -> Draft:
         share_ppm=check_share(edit.share_percent, field=f"{field}.share"),
         managers=managers,
         users_equal=users_equal,
+        members=members,
     )

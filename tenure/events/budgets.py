@@ -7,17 +7,18 @@ from tenure.domain.job import JobSpec
 from tenure.domain.reasons import Why
 from tenure.domain.tree import BudgetTree
 from tenure.domain.units import GpuMillis, Millis
-from tenure.events.fact import Fact, Lane
+from tenure.events.fact import Fact, Lane, Origin
 
 
 class BudgetTreeChanged(Fact, frozen=True, kw_only=True, tag=True):
-    """The whole tree as it is from `at` on; never backwards (P1)."""
+    """The whole tree as it is from `at` on; never backwards (P1). `origin`: who really asked, None where not said."""
 
     lane: ClassVar[Lane] = Lane.BUDGET
 
     tree: BudgetTree
     by: UserName
     comment: str = ""
+    origin: Origin | None = None
 
 
 class JobAdmitted(Fact, frozen=True, kw_only=True, tag=True):

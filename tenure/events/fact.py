@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import msgspec
 
-from tenure.domain.ids import FactId, Position
+from tenure.domain.ids import FactId, Position, UserName
 from tenure.domain.units import Millis
 
 
@@ -33,6 +33,18 @@ class Lane(StrEnum):
 _COVERED: dict[Lane, tuple[Lane, ...]] = {
     lane: tuple(other for other in Lane if other is lane or other.startswith(lane + ".")) for lane in Lane
 }
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Who really asked for what a fact says, and from where.
+
+    `user` was identified by `how` (`uid 1000`, `token of https://...`, `certificate of CN=...`) and called from
+    `address` (`127.0.0.1:41234`). The user a fact is about is another one where an admin acted for them.
+    """
+
+    user: UserName
+    how: str
+    address: str
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

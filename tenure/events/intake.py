@@ -1,4 +1,7 @@
-"""Facts about what people ask for: written by the gateway, acknowledged to the user only when they are durable."""
+"""Facts about what people ask for: written by the gateway, acknowledged to the user only when they are durable.
+
+`origin` is who really asked and from where; None where that was not said.
+"""
 
 from typing import ClassVar
 
@@ -8,7 +11,7 @@ from tenure.domain.host import RepairStep
 from tenure.domain.ids import HostId, JobId, UserName
 from tenure.domain.job import JobSpec
 from tenure.domain.units import Millis
-from tenure.events.fact import Fact, Lane
+from tenure.events.fact import Fact, Lane, Origin
 
 
 class BatchPart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -32,6 +35,7 @@ class JobSubmitted(Fact, frozen=True, kw_only=True, tag=True):
     spec: JobSpec
     idempotency_key: str | None = None
     batch: BatchPart | None = None
+    origin: Origin | None = None
 
 
 class JobCancelRequested(Fact, frozen=True, kw_only=True, tag=True):
@@ -41,6 +45,7 @@ class JobCancelRequested(Fact, frozen=True, kw_only=True, tag=True):
 
     job: JobId
     by: UserName
+    origin: Origin | None = None
 
 
 class DrainRequested(Fact, frozen=True, kw_only=True, tag=True):
@@ -57,6 +62,7 @@ class DrainRequested(Fact, frozen=True, kw_only=True, tag=True):
     fatal: bool = False
     deadline: Millis | None = None
     accepts: bool = False
+    origin: Origin | None = None
 
 
 class ResumeRequested(Fact, frozen=True, kw_only=True, tag=True):
@@ -67,6 +73,7 @@ class ResumeRequested(Fact, frozen=True, kw_only=True, tag=True):
     host: HostId
     by: UserName
     comment: str = ""
+    origin: Origin | None = None
 
 
 class RepairCompleted(Fact, frozen=True, kw_only=True, tag=True):
@@ -83,3 +90,4 @@ class RepairCompleted(Fact, frozen=True, kw_only=True, tag=True):
     incident: str = ""
     step: RepairStep = RepairStep.REPAIR
     ok: bool = True
+    origin: Origin | None = None

@@ -17,8 +17,8 @@ from tenure.domain.units import format_duration, parse_duration
 from tenure.runtime.yaml_file import load_yaml
 
 _UNIT = "_ms"
-_POLICY, SIGNALS, REPAIR = "policy", "signals", "repair"
-SECTIONS = (_POLICY, SIGNALS, REPAIR)
+_POLICY, SIGNALS, REPAIR, IDENTITY = "policy", "signals", "repair", "identity"
+SECTIONS = (_POLICY, SIGNALS, REPAIR, IDENTITY)
 """The sections of a configuration file. One file serves all roles: each reads what is for it."""
 
 

@@ -35,6 +35,9 @@ class Budget(_message.Message):
     JOBS_RUNNING_FIELD_NUMBER: _builtins.int
     GPUS_ALLOCATED_FIELD_NUMBER: _builtins.int
     GPUS_UNALLOCATED_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    NO_MANAGERS_FIELD_NUMBER: _builtins.int
+    NO_MEMBERS_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     share_percent: _builtins.float
     """Percent of its parent."""
@@ -51,9 +54,18 @@ class Budget(_message.Message):
     jobs_running: _builtins.int
     gpus_allocated: _builtins.int
     gpus_unallocated: _builtins.int
+    no_managers: _builtins.bool
+    """In a merge: take all away."""
+    no_members: _builtins.bool
     @_builtins.property
     def managers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """In a merge: empty keeps those that there are."""
+
+    @_builtins.property
+    def members(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Who may submit here and below, users and group:NAME; empty: the members of the nearest budget above that has some,
+        everybody if none has. In a merge: empty keeps those that there are.
+        """
 
     def __init__(
         self,
@@ -71,10 +83,13 @@ class Budget(_message.Message):
         jobs_running: _builtins.int = ...,
         gpus_allocated: _builtins.int = ...,
         gpus_unallocated: _builtins.int = ...,
+        members: _abc.Iterable[_builtins.str] | None = ...,
+        no_managers: _builtins.bool = ...,
+        no_members: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_users_equal", b"_users_equal", "users_equal", b"users_equal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_users_equal", b"_users_equal", "charged_gpu_ms", b"charged_gpu_ms", "commitment_gpu_ms", b"commitment_gpu_ms", "entitlement_gpu_ms", b"entitlement_gpu_ms", "fraction", b"fraction", "gpus_allocated", b"gpus_allocated", "gpus_unallocated", b"gpus_unallocated", "jobs_queued", b"jobs_queued", "jobs_running", b"jobs_running", "leaf", b"leaf", "managers", b"managers", "path", b"path", "share_percent", b"share_percent", "users_equal", b"users_equal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_users_equal", b"_users_equal", "charged_gpu_ms", b"charged_gpu_ms", "commitment_gpu_ms", b"commitment_gpu_ms", "entitlement_gpu_ms", b"entitlement_gpu_ms", "fraction", b"fraction", "gpus_allocated", b"gpus_allocated", "gpus_unallocated", b"gpus_unallocated", "jobs_queued", b"jobs_queued", "jobs_running", b"jobs_running", "leaf", b"leaf", "managers", b"managers", "members", b"members", "no_managers", b"no_managers", "no_members", b"no_members", "path", b"path", "share_percent", b"share_percent", "users_equal", b"users_equal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__users_equal: _TypeAlias = _typing.Literal["users_equal"]  # noqa: Y015
     _WhichOneofArgType__users_equal: _TypeAlias = _typing.Literal["_users_equal", b"_users_equal"]  # noqa: Y015
@@ -133,6 +148,7 @@ class SetSharesRequest(_message.Message):
     EXPECTED_POSITION_FIELD_NUMBER: _builtins.int
     merge: _builtins.bool
     user: _builtins.str
+    """Empty: the caller. Only an admin may name another."""
     comment: _builtins.str
     expected_position: _builtins.int
     """Refuse (ABORTED) if the tree has changed since this position; 0: whatever it is."""
@@ -232,6 +248,9 @@ class BudgetChange(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     SHARE_PERCENT_BEFORE_FIELD_NUMBER: _builtins.int
     SHARE_PERCENT_AFTER_FIELD_NUMBER: _builtins.int
+    ASKED_BY_FIELD_NUMBER: _builtins.int
+    ASKED_HOW_FIELD_NUMBER: _builtins.int
+    ASKED_FROM_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     at_ms: _builtins.int
     by: _builtins.str
@@ -240,6 +259,10 @@ class BudgetChange(_message.Message):
     share_percent_before: _builtins.float
     """Absent: the budget did not exist before / does not exist after."""
     share_percent_after: _builtins.float
+    asked_by: _builtins.str
+    """Who really asked, how they were known, and from which address; empty for changes of earlier versions."""
+    asked_how: _builtins.str
+    asked_from: _builtins.str
     def __init__(
         self,
         *,
@@ -250,10 +273,13 @@ class BudgetChange(_message.Message):
         path: _builtins.str = ...,
         share_percent_before: _builtins.float | None = ...,
         share_percent_after: _builtins.float | None = ...,
+        asked_by: _builtins.str = ...,
+        asked_how: _builtins.str = ...,
+        asked_from: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_share_percent_after", b"_share_percent_after", "_share_percent_before", b"_share_percent_before", "share_percent_after", b"share_percent_after", "share_percent_before", b"share_percent_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_share_percent_after", b"_share_percent_after", "_share_percent_before", b"_share_percent_before", "at_ms", b"at_ms", "by", b"by", "comment", b"comment", "path", b"path", "position", b"position", "share_percent_after", b"share_percent_after", "share_percent_before", b"share_percent_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_share_percent_after", b"_share_percent_after", "_share_percent_before", b"_share_percent_before", "asked_by", b"asked_by", "asked_from", b"asked_from", "asked_how", b"asked_how", "at_ms", b"at_ms", "by", b"by", "comment", b"comment", "path", b"path", "position", b"position", "share_percent_after", b"share_percent_after", "share_percent_before", b"share_percent_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__share_percent_after: _TypeAlias = _typing.Literal["share_percent_after"]  # noqa: Y015
     _WhichOneofArgType__share_percent_after: _TypeAlias = _typing.Literal["_share_percent_after", b"_share_percent_after"]  # noqa: Y015

@@ -66,7 +66,8 @@ class BudgetsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetShares(self, request, context):
-        """All or nothing. Refused when shares do not fit, or when a budget with queued or running jobs would go.
+        """All or nothing. Refused when shares do not fit, or when a budget with queued or running jobs would go; with
+        PERMISSION_DENIED when the caller may not make one of the changes (docs/security.md).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -33,7 +33,9 @@ class BudgetsStub:
     def __new__(cls, channel: _aio.Channel) -> BudgetsAsyncStub: ...
     GetTree: _grpc.UnaryUnaryMultiCallable[_budgets_pb2.GetTreeRequest, _budgets_pb2.GetTreeResponse]
     SetShares: _grpc.UnaryUnaryMultiCallable[_budgets_pb2.SetSharesRequest, _budgets_pb2.SetSharesResponse]
-    """All or nothing. Refused when shares do not fit, or when a budget with queued or running jobs would go."""
+    """All or nothing. Refused when shares do not fit, or when a budget with queued or running jobs would go; with
+    PERMISSION_DENIED when the caller may not make one of the changes (docs/security.md).
+    """
     History: _grpc.UnaryUnaryMultiCallable[_budgets_pb2.BudgetHistoryRequest, _budgets_pb2.BudgetHistoryResponse]
     Report: _grpc.UnaryUnaryMultiCallable[_budgets_pb2.BudgetReportRequest, _budgets_pb2.BudgetReportResponse]
     """Owed and delivered per budget, read from ClickHouse."""
@@ -43,7 +45,9 @@ class BudgetsAsyncStub(BudgetsStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetTree: _aio.UnaryUnaryMultiCallable[_budgets_pb2.GetTreeRequest, _budgets_pb2.GetTreeResponse]  # type: ignore[assignment]
     SetShares: _aio.UnaryUnaryMultiCallable[_budgets_pb2.SetSharesRequest, _budgets_pb2.SetSharesResponse]  # type: ignore[assignment]
-    """All or nothing. Refused when shares do not fit, or when a budget with queued or running jobs would go."""
+    """All or nothing. Refused when shares do not fit, or when a budget with queued or running jobs would go; with
+    PERMISSION_DENIED when the caller may not make one of the changes (docs/security.md).
+    """
     History: _aio.UnaryUnaryMultiCallable[_budgets_pb2.BudgetHistoryRequest, _budgets_pb2.BudgetHistoryResponse]  # type: ignore[assignment]
     Report: _aio.UnaryUnaryMultiCallable[_budgets_pb2.BudgetReportRequest, _budgets_pb2.BudgetReportResponse]  # type: ignore[assignment]
     """Owed and delivered per budget, read from ClickHouse."""
@@ -62,7 +66,9 @@ class BudgetsServicer(metaclass=_abc_1.ABCMeta):
         request: _budgets_pb2.SetSharesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_budgets_pb2.SetSharesResponse, _abc.Awaitable[_budgets_pb2.SetSharesResponse]]:
-        """All or nothing. Refused when shares do not fit, or when a budget with queued or running jobs would go."""
+        """All or nothing. Refused when shares do not fit, or when a budget with queued or running jobs would go; with
+        PERMISSION_DENIED when the caller may not make one of the changes (docs/security.md).
+        """
 
     @_abc_1.abstractmethod
     def History(

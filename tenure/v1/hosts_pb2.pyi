@@ -189,6 +189,7 @@ class DrainHostRequest(_message.Message):
     ACCEPTS_FIELD_NUMBER: _builtins.int
     host: _builtins.str
     user: _builtins.str
+    """Empty: the caller. Only an admin may name another; so in Resume and CompleteRepair."""
     comment: _builtins.str
     fatal: _builtins.bool
     deadline_ms: _builtins.int

@@ -60,7 +60,7 @@ class JobSpec(_message.Message):
     HOSTS_EXCLUDED_FIELD_NUMBER: _builtins.int
     budget: _builtins.str
     user: _builtins.str
-    """Empty: anonymous."""
+    """Empty: the caller. Only an admin may name another."""
     replicas: _builtins.int
     gpus_per_replica: _builtins.int
     min_runtime_ms: _builtins.int
@@ -659,6 +659,7 @@ class CancelJobRequest(_message.Message):
     USER_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     user: _builtins.str
+    """Empty: the caller. Only an admin may name another."""
     def __init__(
         self,
         *,

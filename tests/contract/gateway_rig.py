@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,7 +17,7 @@ from services.gateway.history import History
 from services.gateway.output import Output
 from services.gateway.progress import Progress
 from services.gateway.refusals import Away
-from services.gateway.server import REQUEST_BYTES_MAX, Server
+from services.gateway.server import EMBEDDED, REQUEST_BYTES_MAX, Server
 from services.gateway.shell import ROLE
 from services.gateway.state import State
 from tenure.clickhouse.report import BudgetRow
@@ -33,6 +34,7 @@ from tenure.events.placing import RunAssigned
 from tenure.events.reports import HostRegistered
 from tenure.log.port import Log
 from tenure.runtime.clock import WallClock
+from tenure.runtime.identity_options import IdentityOptions
 from tenure.runtime.log_stream import Requester
 from tenure.runtime.loop import Loop
 from tenure.v1 import budgets_pb2_grpc, hosts_pb2_grpc, jobs_pb2, jobs_pb2_grpc
@@ -47,6 +49,7 @@ _numbers = count()
 class Rig:
     """What a test holds."""
 
+    address: str
     log: Log
     loop: Loop[State]
     gateway: Gateway
@@ -126,12 +129,15 @@ async def running(
     history_of: Callable[[Log], History] = NoHistory,
     agents: Requester | None = None,
     policy: Policy | None = None,
+    identity: IdentityOptions = EMBEDDED,
+    local_key: Path = Path("no such key"),
+    credentials: grpc.ChannelCredentials | None = None,
 ) -> AsyncIterator[Rig]:
     """A gateway that has caught up with `log`, with a channel to it."""
     progress = Progress()
     loop = Loop(ROLE, log, WallClock(), cluster="test", perform=progress.perform)
     gateway = Gateway(loop, log, WallClock(), progress, cluster="test", policy=policy or Policy())
-    server, stop = Server("127.0.0.1:0"), asyncio.Event()
+    server, stop = Server("127.0.0.1:0", identity, local_key=local_key), asyncio.Event()
 
     async def connect() -> Requester:
         assert agents is not None, "the test reads no output"
@@ -143,8 +149,9 @@ async def running(
     options = (("grpc.max_send_message_length", REQUEST_BYTES_MAX), ("grpc.max_receive_message_length", -1))
     try:
         await asyncio.wait_for(loop.caught_up.wait(), 10)
-        async with grpc.aio.insecure_channel(server.address, options=options) as channel:
+        async with channel_to(server.address, credentials, options) as channel:
             yield Rig(
+                address=server.address,
                 log=log,
                 loop=loop,
                 gateway=gateway,
@@ -159,6 +166,15 @@ async def running(
         await folding
         await server.stop()
         await checking
+
+
+def channel_to(
+    address: str, credentials: grpc.ChannelCredentials | None, options: Sequence[tuple[str, int]]
+) -> grpc.aio.Channel:
+    """A channel with TLS if there are credentials for it."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(address, credentials, options=options)
 
 
 def good_job(**fields: object) -> jobs_pb2.JobSpec:

@@ -44,6 +44,7 @@ def drain(
         fatal=fatal,
         deadline=deadline,
         accepts=accepts,
+        origin=order.origin,
     )
 
 
@@ -53,7 +54,13 @@ def resume(state: State, host: str, order: Order) -> ResumeRequested:
     if not _drains(entry):
         raise WrongState(field="host", problem=f"{host} is {entry.state}, not draining", fix="only a drain is resumed")
     return ResumeRequested(
-        at=order.now, id=order.fact_id, cluster=order.cluster, host=entry.spec.host, by=order.by, comment=order.comment
+        at=order.now,
+        id=order.fact_id,
+        cluster=order.cluster,
+        host=entry.spec.host,
+        by=order.by,
+        comment=order.comment,
+        origin=order.origin,
     )
 
 
@@ -63,7 +70,13 @@ def repair(state: State, host: str, order: Order) -> RepairCompleted:
     if not _drains(entry) and entry.state is not HostState.LOST:
         raise WrongState(field="host", problem=f"{host} is {entry.state}, not drained", fix="drain it before a repair")
     return RepairCompleted(
-        at=order.now, id=order.fact_id, cluster=order.cluster, host=entry.spec.host, by=order.by, comment=order.comment
+        at=order.now,
+        id=order.fact_id,
+        cluster=order.cluster,
+        host=entry.spec.host,
+        by=order.by,
+        comment=order.comment,
+        origin=order.origin,
     )
 
 

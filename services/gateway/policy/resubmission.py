@@ -15,6 +15,7 @@ from tenure.domain.ids import FactId, JobId, UserName
 from tenure.domain.job import JobSpec
 from tenure.domain.job_id import ids_from
 from tenure.domain.units import Millis
+from tenure.events.fact import Origin
 from tenure.events.intake import BatchPart, JobSubmitted
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -37,12 +38,22 @@ def check_same(entry: KeyEntry, specs: Sequence[JobSpec], *, key: str) -> tuple[
 
 
 def submitted_facts(
-    specs: Sequence[JobSpec], ids: Sequence[JobId], *, key: str | None, now: Millis, cluster: str
+    specs: Sequence[JobSpec],
+    ids: Sequence[JobId],
+    *,
+    key: str | None,
+    now: Millis,
+    cluster: str,
+    origin: Origin | None = None,
 ) -> list[JobSubmitted]:
     """The facts of one submission: the first claims the key."""
     if len(specs) == 1:
         fact_id = claim(specs[0].user, key) if key is not None else FactId(f"submit-{ids[0]}")
-        return [JobSubmitted(at=now, id=fact_id, cluster=cluster, job=ids[0], spec=specs[0], idempotency_key=key)]
+        return [
+            JobSubmitted(
+                at=now, id=fact_id, cluster=cluster, job=ids[0], spec=specs[0], idempotency_key=key, origin=origin
+            )
+        ]
     assert key is not None, "a batch has a key, so that it can be completed"
     first, count, body, prefix = ids[0], len(specs), body_of(specs), claim(specs[0].user, key)
     return [
@@ -54,6 +65,7 @@ def submitted_facts(
             spec=spec,
             idempotency_key=key,
             batch=BatchPart(first=first, number=number, count=count, body=body),
+            origin=origin,
         )
         for number, (job, spec) in enumerate(zip(ids, specs, strict=True))
     ]
