@@ -10,6 +10,7 @@ from services.budget.state import State, dump, initial, load
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Lane
+from tenure.events.leading import BudgetLeadTaken
 from tenure.log.port import ATOMIC_MAX
 from tenure.runtime.role import Decision, Role
 
@@ -25,6 +26,7 @@ def role(policy: Policy) -> Role[State]:
         decide=partial(decide, policy=policy),
         dump=dump,
         load=load,
+        lead=BudgetLeadTaken,
     )
 
 

@@ -13,6 +13,7 @@ from tenure.events.catalogue import Kind
 from tenure.events.fact import Recorded
 from tenure.events.hosts import HostStateChanged
 from tenure.events.intake import JobSubmitted
+from tenure.events.leading import BudgetLeadTaken
 from tenure.events.placing import RunAssigned, RunEnded
 from tenure.events.reports import CheckpointReported, HostRegistered, ReplicasExited, ReplicasStarted
 
@@ -125,6 +126,10 @@ def _hosts_of(replicas: Iterable[ReplicaBook]) -> dict[HostId, None]:
     return {replica.host: None for replica in replicas}
 
 
+def _lead_taken(state: State, fact: BudgetLeadTaken) -> None:
+    """In the guarded lane, so it must be read, but it tells nothing of jobs."""
+
+
 _FOLD: dict[Kind, Callable[[State, Any], None]] = {
     BudgetTreeChanged: _tree,
     HostRegistered: _register,
@@ -138,6 +143,7 @@ _FOLD: dict[Kind, Callable[[State, Any], None]] = {
     CheckpointReported: _checkpoint,
     RunEnded: _close,
     RunCharged: _charged,
+    BudgetLeadTaken: _lead_taken,
 }
 READS: tuple[Kind, ...] = tuple(_FOLD)
 

@@ -28,6 +28,7 @@ from tenure.events.catalogue import Kind
 from tenure.events.fact import Fact, Lane, Recorded
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
+from tenure.events.leading import BudgetLeadTaken, HealthLeadTaken, PlacerLeadTaken, RankerLeadTaken
 from tenure.events.placing import (
     JobFinished,
     JobRequeued,
@@ -365,6 +366,10 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
     HostSignal: _host_signal,
     ReplicasExited: _report_of_run,
     ReplicasStarted: _report_of_run,
+    BudgetLeadTaken: _pass_over,
+    RankerLeadTaken: _pass_over,
+    PlacerLeadTaken: _pass_over,
+    HealthLeadTaken: _pass_over,
 }
 READS: tuple[Kind, ...] = tuple(_EVOLVE)
 """Every kind there is: the position of any append is reached by the fold."""

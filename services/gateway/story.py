@@ -15,6 +15,7 @@ from tenure.events.catalogue import Kind
 from tenure.events.fact import Fact, Origin
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
+from tenure.events.leading import BudgetLeadTaken, HealthLeadTaken, LeadTaken, PlacerLeadTaken, RankerLeadTaken
 from tenure.events.placing import (
     JobFinished,
     JobRequeued,
@@ -258,13 +259,19 @@ def _comment(text: str) -> str:
     return f": {text}" if text else ""
 
 
+def _led(role: str) -> Callable[[LeadTaken], str]:
+    return lambda fact: f"{fact.holder} leads the {role} from here on."
+
+
 _SENTENCES: Mapping[Kind, Callable[[Any], str]] = {
+    BudgetLeadTaken: _led("budget role"),
     BudgetTreeChanged: _tree_changed,
     CapacityChanged: _capacity,
     CheckpointReported: _checkpoint,
     DrainCompleted: _drained,
     DrainRequested: _drain_requested,
     Heartbeat: _heartbeat,
+    HealthLeadTaken: _led("health role"),
     HostRegistered: _registered,
     HostSignal: _signal,
     HostStateChanged: _host_state,
@@ -275,6 +282,8 @@ _SENTENCES: Mapping[Kind, Callable[[Any], str]] = {
     JobRequeued: _requeued,
     JobSubmitted: _submitted,
     PlacementDeferred: _deferred,
+    PlacerLeadTaken: _led("placer"),
+    RankerLeadTaken: _led("ranker"),
     RankingPublished: _ranking,
     RepairCompleted: _repaired,
     RepairRequested: _repair_requested,

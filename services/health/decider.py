@@ -18,6 +18,7 @@ from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Lane
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
+from tenure.events.leading import HealthLeadTaken
 from tenure.log.port import ATOMIC_MAX
 from tenure.runtime.role import Decision, Role
 
@@ -122,4 +123,5 @@ def role(policy: Policy, *, started_at: Millis = 0, plug: Plug = NO_PLUG) -> Rol
         decide=partial(decide, silence=Silence(policy=policy, started_at=started_at), plug=plug),
         dump=dump,
         load=load,
+        lead=HealthLeadTaken,
     )

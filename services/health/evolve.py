@@ -28,6 +28,7 @@ from tenure.events.catalogue import Kind
 from tenure.events.fact import Recorded
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, RepairCompleted, ResumeRequested
+from tenure.events.leading import HealthLeadTaken
 from tenure.events.placing import PlacementDeferred, RunAssigned, RunEnded
 from tenure.events.reports import Heartbeat, HostRegistered, HostSignal, still_open
 
@@ -266,6 +267,10 @@ def _placement_deferred(state: State, fact: PlacementDeferred) -> None:
         state.touched[name] = None
 
 
+def _lead_taken(state: State, fact: HealthLeadTaken) -> None:
+    """In the guarded lane, so it must be read, but it tells nothing of hosts."""
+
+
 _HEARD: dict[Kind, Callable[..., None]] = {HostRegistered: _host_registered, Heartbeat: _heartbeat}
 _FOLD: dict[Kind, Callable[[State, Any], None]] = {
     HostStateChanged: _host_state_changed,
@@ -279,6 +284,7 @@ _FOLD: dict[Kind, Callable[[State, Any], None]] = {
     PlacementDeferred: _placement_deferred,
     HostSignal: _host_signal,
     RepairRequested: _repair_requested,
+    HealthLeadTaken: _lead_taken,
 }
 READS: tuple[Kind, ...] = (*_HEARD, *_FOLD)
 

@@ -1,7 +1,9 @@
 """The two kinds of repair plug: a command on this machine, or a web server that is sent a signed request.
 
-Both are told the same JSON: `{"incident", "key", "host", "step", "reason", "evidence": [...]}`; a command on its
-standard input and in `TENURE_*`, a web server as the body, signed in `X-Tenure-Signature: sha256=HMAC(secret, body)`.
+Both are told the same JSON: `{"key", "epoch", "incident", "host", "step", "reason", "evidence": [...]}`; a command on
+its standard input and in `TENURE_*`, a web server as the body, signed in `X-Tenure-Signature: sha256=HMAC(secret,
+body)`.
+`epoch` grows whenever another process leads: who has been told a higher one may ignore a lower one.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ import msgspec
 import urllib3
 
 from services.health.instructions import Mend
+from tenure.domain.ids import LOG_START, Position
 from tenure.domain.units import format_duration
 from tenure.runtime.repair_options import RepairOptions
 
@@ -39,9 +42,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def body_of(order: Mend) -> bytes:
+def body_of(order: Mend, *, epoch: Position) -> bytes:
     """What a plug is told."""
-    return msgspec.json.encode({"key": order.key, **msgspec.structs.asdict(order)})
+    return msgspec.json.encode({"key": order.key, "epoch": epoch, **msgspec.structs.asdict(order)})
 
 
 def signature(body: bytes, secret: bytes) -> str:
@@ -49,12 +52,13 @@ def signature(body: bytes, secret: bytes) -> str:
     return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
 
 
-async def run_command(order: Mend, options: RepairOptions) -> Answer:
+async def run_command(order: Mend, options: RepairOptions, *, epoch: Position = LOG_START) -> Answer:
     """Exit status 0 is success, 75 is worth another attempt, another needs a person. Raises `Passing`."""
     environment = os.environ | {
         "TENURE_HOST": order.host,
         "TENURE_INCIDENT": order.incident,
         "TENURE_KEY": order.key,
+        "TENURE_EPOCH": str(epoch),
         "TENURE_STEP": order.step,
         "TENURE_REASON": order.reason,
     }
@@ -65,7 +69,7 @@ async def run_command(order: Mend, options: RepairOptions) -> Answer:
         )
     except OSError as error:
         return Answer(ok=False, detail=f"{Path(command[0]).name} cannot be run: {error.strerror}")
-    reading = asyncio.create_task(_talk(process, body_of(order)))
+    reading = asyncio.create_task(_talk(process, body_of(order, epoch=epoch)))
     try:
         said = await asyncio.wait_for(asyncio.shield(reading), options.time_limit_ms / 1000)
     except TimeoutError:
@@ -98,9 +102,9 @@ async def _talk(process: asyncio.subprocess.Process, body: bytes) -> str:
     return _one_line(tail)
 
 
-async def send(order: Mend, options: RepairOptions) -> Answer | None:
+async def send(order: Mend, options: RepairOptions, *, epoch: Position = LOG_START) -> Answer | None:
     """200 with `{"ok": ..., "detail": ...}` is the answer; 202 means that it comes later (None). Raises `Passing`."""
-    body = body_of(order)
+    body = body_of(order, epoch=epoch)
     headers = {
         "Content-Type": "application/json",
         "Idempotency-Key": order.key,

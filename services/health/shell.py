@@ -1,6 +1,5 @@
 """The health role as a process."""
 
-import asyncio
 from collections.abc import Sequence
 
 from services.health.decider import role
@@ -11,12 +10,12 @@ from tenure.runtime.options import REPAIR, load_section
 from tenure.runtime.repair_options import build_repair_options
 from tenure.runtime.service import (
     Service,
-    announce_ready,
     argument_parser,
     connect_log,
     make_loop,
     run_service,
     stop_on_signals,
+    taking_part,
 )
 
 
@@ -37,9 +36,10 @@ async def serve(service: Service) -> None:
         plug = Plug(repairs=options.there, tests=options.there and options.test)
         decider = role(service.policy, started_at=clock.now(), plug=plug)
         loop = await make_loop(service, decider, log, perform=hands.perform)
-        announcing = asyncio.create_task(announce_ready(service, loop.caught_up, {}))
-        await loop.run(stop)
-        announcing.cancel()
+        hands.epoch, loop.on_stand_down = loop.confirmed_epoch, hands.rest
+        async with taking_part(service, log, loop.caught_up) as loop.leadership:
+            loop.leadership.on_change.append(loop.poke)
+            await loop.run(stop)
         await hands.rest()
     finally:
         await log.close()

@@ -1,7 +1,7 @@
 """The journal's loop: read the log, make batches, write each; when ClickHouse is away, wait: the facts wait in the log.
 
 connect -> resume -> follow the log after that -> [ collect -> write ] until stopped, and again from the top after any
-trouble, so that nothing in memory matters.
+trouble, so that nothing in memory matters. Of several journals one does this and the others wait for its lease.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from tenure.domain.refusal import Refusal
 from tenure.events.catalogue import KINDS
 from tenure.events.fact import Recorded
 from tenure.log.port import BeyondEnd, Feed, Log, Unavailable
+from tenure.runtime.leadership import Leadership
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ COLLECT_S = 0.2
 """A batch that is not full is written so long after its first fact came."""
 RETRY_FIRST_S, RETRY_LONGEST_S = 0.1, 5.0
 PROGRESS_EVERY_S = 1.0
+WRITE_WITHIN_S = 60.0
+"""A batch is written so soon after the lease was confirmed, or not: tokens of batches are remembered for longer."""
 
 
 class Journal:
@@ -40,7 +43,10 @@ class Journal:
         """`connect` makes a client; it raises `ConnectionError` while the server is away."""
         self.position: Position = LOG_START
         self.caught_up = asyncio.Event()
-        """Set when all that was in the log at the start is written."""
+        """Set when all that was in the log at the start is written, or another journal sees to that."""
+        self.leadership: Leadership | None = None
+        """Which of several journals writes; None: this is the only one."""
+        self._look = asyncio.Event()
         self._log, self._connect, self._progress_file = log, connect, progress_file
         self._waiting: deque[Recorded] = deque()
         self._trouble = ""
@@ -52,6 +58,9 @@ class Journal:
         self._head = await self._log.head()
         delay = RETRY_FIRST_S
         while not stop.is_set():
+            if not self._leads:
+                await self._stand_by(stop)
+                continue
             before = self.position
             try:
                 await self._serve(stop)
@@ -64,20 +73,48 @@ class Journal:
                 delay = RETRY_FIRST_S if self.position > before else min(2 * delay, RETRY_LONGEST_S)
                 await _sleep(delay, stop)
 
+    def look_up(self) -> None:
+        """Another journal leads than before."""
+        self._look.set()
+
+    @property
+    def _leads(self) -> bool:
+        return self.leadership is None or self.leadership.held
+
+    async def _stand_by(self, stop: asyncio.Event) -> None:
+        """Wait until something changes."""
+        if self.leadership is not None and self.leadership.standing.leader:
+            self.caught_up.set()
+        waits = [asyncio.create_task(self._look.wait()), asyncio.create_task(stop.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        self._look.clear()
+
+    async def _may_write_until(self) -> float:
+        """The instant, by `time.monotonic`, until which this journal may write. Raises `Overtaken`, `Unavailable`."""
+        asked = time.monotonic()
+        if self.leadership is not None and not await self.leadership.confirm():
+            if self.leadership.held:
+                raise Unavailable("the store of leases does not answer")
+            raise Overtaken("another one leads")
+        return asked + WRITE_WITHIN_S
+
     async def _serve(self, stop: asyncio.Event) -> None:
         """Go on where the database ends, until trouble or `stop`."""
         writer = Writer(await asyncio.to_thread(self._connect))
-        self.position = await asyncio.to_thread(writer.resume, await self._log.identity())
+        identity, until = await self._log.identity(), await self._may_write_until()
+        self.position = await asyncio.to_thread(writer.resume, identity, until=until)
         feed = await self._log.follow(tuple(KINDS.values()), after=self.position)
         logger.info("%swriting on after position %d", "all is well again, " if self._trouble else "", self.position)
         self._trouble = ""
         self._waiting.clear()
         try:
             await self._tell_progress(feed)
-            while not stop.is_set():
+            while not stop.is_set() and self._leads:
                 batch = await self._collect(feed, stop)
                 if batch is not None:
-                    await asyncio.to_thread(writer.write, batch)
+                    await asyncio.to_thread(writer.write, batch, until=await self._may_write_until())
                     self.position = batch.last
                 if time.monotonic() - self._told_at >= PROGRESS_EVERY_S or not self.caught_up.is_set():
                     await self._tell_progress(feed)

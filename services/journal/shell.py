@@ -1,6 +1,5 @@
 """The journal as a process."""
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 
@@ -9,11 +8,11 @@ from tenure.clickhouse.connect import connect
 from tenure.domain.refusal import Refusal
 from tenure.runtime.service import (
     Service,
-    announce_ready,
     argument_parser,
     connect_log,
     run_service,
     stop_on_signals,
+    taking_part,
 )
 
 ANSWER_TIMEOUT_S = 30
@@ -38,8 +37,8 @@ async def serve(service: Service) -> None:
     try:
         journal = Journal(log, to_database, progress_file=connection.data / "journal" / "progress.json")
         details: dict[str, object] = {"progress": str(connection.data / "journal" / "progress.json")}
-        announcing = asyncio.create_task(announce_ready(service, journal.caught_up, details))
-        await journal.run(stop)
-        announcing.cancel()
+        async with taking_part(service, log, journal.caught_up, details, at_once=True) as journal.leadership:
+            journal.leadership.on_change.append(journal.look_up)
+            await journal.run(stop)
     finally:
         await log.close()

@@ -6,7 +6,13 @@ way) is dropped, sees it in the check that follows, and goes on from what is the
 batch, each block with a token of the same kind. A batch is begun only when the one before it is everywhere, so after a
 crash only the last batch in `events` can be incomplete: it is derived again from `events` and written again; blocks
 that are there already are dropped, in the table and, apart from it, in the view behind it.
+
+Tokens are remembered for a number of blocks only. So a journal that was suspended must not write what it had in hand:
+`until` is an instant by `time.monotonic` after which nothing is sent.
 """
+
+import math
+import time
 
 from clickhouse_connect.driver import Client
 
@@ -25,7 +31,7 @@ SETTINGS = {
 
 
 class Overtaken(Exception):
-    """The batch in the table is another one than was meant."""
+    """The batch in the table is another one than was meant, or that cannot be ruled out."""
 
 
 class Writer:
@@ -33,12 +39,14 @@ class Writer:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._until = math.inf
 
-    def resume(self, log_identity: str) -> Position:
+    def resume(self, log_identity: str, *, until: float = math.inf) -> Position:
         """Bring schema and last batch in order. Returns the position after which to go on.
 
         Raises `Refusal` if the database belongs to another log, `DatabaseError` if the server cannot do it now.
         """
+        self._until = until
         migrate(self._client)
         self._claim(log_identity)
         last = self._client.query("SELECT batch FROM events ORDER BY position DESC LIMIT 1").result_rows
@@ -53,18 +61,21 @@ class Writer:
             self._insert(insert)
         return Position(rows[-1][0])
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch, *, until: float = math.inf) -> None:
         """Write a batch that begins where `resume` or the batch before ended.
 
         When it returns, all of it is acknowledged. Raises `Overtaken`, or `DatabaseError` if it is unknown what was
         written; both mean `resume`.
         """
+        self._until = until
         self._insert(batch.event_insert())
         self._check(batch)
         for insert in batch.derived_inserts():
             self._insert(insert)
 
     def _insert(self, insert: Insert) -> None:
+        if time.monotonic() > self._until:
+            raise Overtaken("this took so long that another one may have written it")
         self._client.insert(
             insert.table.name,
             insert.rows,

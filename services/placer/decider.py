@@ -14,6 +14,7 @@ from services.placer.state import State, dump, initial, load
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Lane
+from tenure.events.leading import PlacerLeadTaken
 from tenure.runtime.role import Decision, Role
 
 
@@ -90,4 +91,5 @@ def role(policy: Policy) -> Role[State]:
         decide=partial(decide, policy=policy),
         dump=dump,
         load=load,
+        lead=PlacerLeadTaken,
     )

@@ -27,6 +27,7 @@ from tenure.events.catalogue import Kind
 from tenure.events.fact import Fact, Recorded
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import JobCancelRequested
+from tenure.events.leading import HealthLeadTaken, PlacerLeadTaken
 from tenure.events.placing import (
     JobFinished,
     JobRequeued,
@@ -282,6 +283,8 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
     CapacityChanged: _ignore,
     DrainCompleted: _ignore,
     RepairRequested: _ignore,
+    PlacerLeadTaken: _ignore,
+    HealthLeadTaken: _ignore,
     JobAdmitted: _job_admitted,
     JobCancelRequested: _job_cancel_requested,
     RankingPublished: _ranking_published,

@@ -9,6 +9,7 @@ from services.ranker.state import State, dump, load
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.fact import Lane
+from tenure.events.leading import RankerLeadTaken
 from tenure.events.ranking import RankingPublished
 from tenure.runtime.role import Decision, Role
 
@@ -24,6 +25,7 @@ def role(policy: Policy) -> Role[State]:
         decide=decide,
         dump=dump,
         load=lambda payload: load(payload, policy),
+        lead=RankerLeadTaken,
     )
 
 

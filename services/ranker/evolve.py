@@ -15,6 +15,7 @@ from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, RunCharged
 from tenure.events.catalogue import Kind
 from tenure.events.fact import Lane, Recorded
 from tenure.events.hosts import CapacityChanged, HostStateChanged
+from tenure.events.leading import RankerLeadTaken
 from tenure.events.placing import (
     JobFinished,
     JobRequeued,
@@ -243,6 +244,10 @@ def _forget(state: State) -> None:
     state.ledger.forget(before, referred=((run.budget, run.user) for run in state.runs.values()))
 
 
+def _lead_taken(state: State, fact: RankerLeadTaken) -> None:
+    """In the guarded lane, so it must be read, but it moves no ratio."""
+
+
 FOLDS: dict[Kind, Callable[[State, Any], None]] = {
     BudgetTreeChanged: _tree,
     CapacityChanged: _capacity,
@@ -259,5 +264,6 @@ FOLDS: dict[Kind, Callable[[State, Any], None]] = {
     ReservationMade: _reserved,
     ReservationDropped: _reservation_dropped,
     RankingPublished: news.note_ranking,
+    RankerLeadTaken: _lead_taken,
 }
 """How each kind is folded. These are the kinds that the role reads."""

@@ -10,12 +10,12 @@ from services.ranker.window import Database
 from tenure.runtime.clock import WallClock
 from tenure.runtime.service import (
     Service,
-    announce_ready,
     argument_parser,
     connect_log,
     make_loop,
     run_service,
     stop_on_signals,
+    taking_part,
 )
 
 REST_FACTOR = 1.0
@@ -29,15 +29,17 @@ async def serve(service: Service) -> None:
     connection = service.connection
     try:
         loop = await make_loop(service, role(service.policy), log, rest_factor=REST_FACTOR)
-        beside = [asyncio.create_task(announce_ready(service, loop.caught_up, {}))]
+        checking = None
         if connection.clickhouse_url is not None:
             database = Database(connection.clickhouse_url, connection.clickhouse_token_file)
             file = connection.data / "ranker" / "drift.json"
             check = DriftCheck(loop, log, database, policy=service.policy, clock=WallClock(), file=file)
-            beside.append(asyncio.create_task(check.run()))
-        await loop.run(stop)
-        for task in beside:
-            task.cancel()
+            checking = asyncio.create_task(check.run())
+        async with taking_part(service, log, loop.caught_up) as loop.leadership:
+            loop.leadership.on_change.append(loop.poke)
+            await loop.run(stop)
+        if checking is not None:
+            checking.cancel()
     finally:
         await log.close()
 

@@ -4,6 +4,7 @@ from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, R
 from tenure.events.fact import Fact
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
+from tenure.events.leading import BudgetLeadTaken, HealthLeadTaken, PlacerLeadTaken, RankerLeadTaken
 from tenure.events.placing import (
     JobFinished,
     JobRequeued,
@@ -57,6 +58,10 @@ AnyFact = (
     | HostSignal
     | ReplicasExited
     | ReplicasStarted
+    | BudgetLeadTaken
+    | RankerLeadTaken
+    | PlacerLeadTaken
+    | HealthLeadTaken
 )
 
 Kind = type[Fact]

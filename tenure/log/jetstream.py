@@ -45,6 +45,8 @@ class JetStreamLog:
         self._link, self._subjects, self._access = link, subjects, access
         self._reading: asyncio.Task[Link] | None = None
         self._identity = state.identity
+        self.replicas = state.replicas
+        """On how many servers it lies."""
         self._patience_s = patience_s
         self._publisher = Publisher(
             link,

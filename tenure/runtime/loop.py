@@ -1,11 +1,14 @@
 """The one loop of every role: fold what came, decide, append, carry out, wait. The simulator runs the same functions.
 
 restore -> catch up -> [ wait -> fold -> decide -> append -> fold own facts -> perform ] until stopped
+
+Where a role runs more than once, all of them fold and one decides: the one whose `LeadTaken` is the last in the log.
 """
 
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Generic
@@ -17,6 +20,7 @@ from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Recorded
 from tenure.log.port import Conflict, Expect, Feed, Log, LogFull, Unavailable
 from tenure.runtime.clock import Clock
+from tenure.runtime.leadership import Leadership
 from tenure.runtime.role import Decision, Role, S
 from tenure.runtime.snapshot import Snapshot, SnapshotStore
 from tenure.runtime.telemetry import LoopMetrics
@@ -28,6 +32,8 @@ SNAPSHOT_EVERY, SNAPSHOT_AFTER_S = 5_000, 5.0
 QUIET_S = 0.5
 """So long without a fact is a quiet moment: writing a snapshot of a large state holds the role up."""
 RETRY_FIRST_S, RETRY_LONGEST_S = 0.1, 2.0
+VAIN_MAX = 5
+"""After so many conflicts with nothing to fold the lane has a fact that this version cannot read."""
 AWAY_MS = 2_000
 """Waking up so long after it was meant to, the process was suspended: what it knows may be old."""
 
@@ -67,6 +73,14 @@ class Loop(Generic[S]):
         """The shell's own part of the state is restored here, before the tail of the log is folded."""
         self.on_return: Callable[[S], Awaitable[None]] | None = None
         """After an outage the shell sees here whether the log has what it was about to say. May raise `Unavailable`."""
+        self.leadership: Leadership | None = None
+        """Who of several processes decides; None: this is the only one."""
+        self.on_stand_down: Callable[[], Awaitable[None]] | None = None
+        """This process decided and does not any more: its hands let go."""
+        self.epoch: Position | None = None
+        """Where our own `LeadTaken` stands, None while there is none or a later one of another process."""
+        self._lead_id, self._lead_term, self._deciding = FactId(""), 0, False
+        self._conflicts_in_vain = 0
         self._log, self._clock, self._cluster = log, clock, cluster
         self._snapshots, self._perform, self._rest_factor = snapshots, perform, rest_factor
         self._guarded: Position = LOG_START
@@ -113,6 +127,8 @@ class Loop(Generic[S]):
                 wake_at = await self._step(feed)
                 if not stop.is_set():
                     await self._wait(feed, wake_at)
+            if self.leadership is not None:
+                await self.leadership.leave()
         finally:
             stopped.cancel()
             if self._pending is not None:
@@ -120,15 +136,28 @@ class Loop(Generic[S]):
             await feed.close()
         self._save_snapshot()
 
+    async def confirmed_epoch(self) -> Position | None:
+        """To be asked before acting on the world: since where this process leads, as log and store of leases say now.
+
+        None if another does, or the store does not answer; the log's start where nobody else can.
+        """
+        if self.leadership is None:
+            return LOG_START
+        return self.epoch if await self.leadership.confirm() else None
+
     async def _step(self, feed: Feed) -> Millis | None:
         """Decide once, append, fold the own facts, carry out. Returns when to wake, None for the next fact."""
+        if self.leadership is not None and not await self._leads(feed, self.leadership):
+            return self._clock.now() if self.leadership.held else None
         if self.behind and not await self._catch_up(feed):
             return self._clock.now()
         began = time.perf_counter()
         decision = self.role.decide(self.state, self._clock.now())
         took = time.perf_counter() - began
         self._metrics.decided(took)
-        if decision.facts and not await self._append(feed, decision):
+        assert decision.assumes == self.state.position, "a decision must be made on the present state"
+        facts = stamped(decision, role=self.role.name, cluster=self._cluster)
+        if facts and not await self._append(feed, facts):
             return self._clock.now()
         if decision.instructions:
             await self._perform(decision.instructions)
@@ -136,29 +165,74 @@ class Loop(Generic[S]):
             await asyncio.sleep(took * self._rest_factor)
         return self._clock.now() if decision.facts else decision.wake_at
 
-    async def _append(self, feed: Feed, decision: Decision) -> bool:
-        """Append the facts on the decision's assumption; False if it is void and must be made again."""
-        assert decision.assumes == self.state.position, "a decision must be made on the present state"
+    async def _leads(self, feed: Feed, leadership: Leadership) -> bool:
+        """Whether this process is to decide; a new holder of the lease first writes that it leads."""
+        if leadership.held and self.epoch is not None and self._lead_term == leadership.term:
+            return True
+        if self._deciding:
+            self._deciding, self.epoch = False, None
+            if self.on_stand_down is not None:
+                await self.on_stand_down()
+            self.state = self.role.load(self.role.dump(self.state))  # what only a decider knows is old by the next time
+        return leadership.held and await self._take_lead(feed, leadership)
+
+    async def _take_lead(self, feed: Feed, leadership: Leadership) -> bool:
+        """Fold all there is and write that this process leads: what an earlier leader still has in hand is void then.
+
+        Only a process that the store says leads, now, may depose another by that.
+        """
+        assert self.role.lead is not None, "a role that runs twice says who leads"
+        if not await leadership.confirm():
+            if leadership.held:  # the store is away
+                await self._pause()
+            return False
+        if not await self._catch_up(feed):
+            return False
+        self._lead_id = FactId(f"{self.role.name}-lead-{os.urandom(8).hex()}")
+        self._lead_term = leadership.term
+        now = self._clock.now()
+        taken = self.role.lead(at=now, id=self._lead_id, cluster=self._cluster, holder=leadership.holder)
+        if not await self._append(feed, [taken]) or self.epoch is None:
+            return False
+        logger.info("deciding from position %d on", self.epoch)
+        self._deciding = True
+        return True
+
+    async def _append(self, feed: Feed, facts: Sequence[Fact]) -> bool:
+        """Append on the assumption of the present state; False if it is void and must be decided again."""
         guard = self.role.guard
         expect = None if guard is None else Expect(lane=guard, last=self._guarded)
-        facts = stamped(decision, role=self.role.name, cluster=self._cluster)
         try:
             appended = await self._log.append(facts, expect=expect)
         except Conflict as conflict:
             logger.info("decided on an old position, deciding again: %s", conflict)
             self._metrics.conflict()
-            await self._fold_more(feed)
+            await self._fold_conflict(feed)
             return False
         except (Unavailable, LogFull) as trouble:
             logger.warning("the log did not take %d facts, trying again: %s", len(facts), trouble)
             self.behind = self.behind or isinstance(trouble, Unavailable)
             await self._pause()
             return False
-        self._retry_s = RETRY_FIRST_S
+        self._retry_s, self._conflicts_in_vain = RETRY_FIRST_S, 0
         self._metrics.appended(len(facts))
         if type(facts[-1]) in self.role.reads:
             await self._fold_until(feed, appended.last)
         return True
+
+    async def _fold_conflict(self, feed: Feed) -> None:
+        """Fold what another wrote first. Where nothing comes of that, a newer version is at work."""
+        guarded = self._guarded
+        await self._fold_more(feed)
+        if self._guarded != guarded or not await self._catch_up(feed) or self._guarded != guarded:
+            return
+        self._conflicts_in_vain += 1
+        await self._pause()
+        if self._conflicts_in_vain >= VAIN_MAX:
+            self._conflicts_in_vain = 0
+            logger.error("the lane %s has a fact that this version cannot read: install the newer one", self.role.guard)
+            if self.leadership is not None:
+                await self.leadership.stand_back()
 
     async def _catch_up(self, feed: Feed) -> bool:
         """After an absence: fold up to where the log is now; False if it still cannot be reached."""
@@ -201,9 +275,11 @@ class Loop(Generic[S]):
 
     async def _fold_until(self, feed: Feed, position: Position) -> None:
         """Fold until the fact at `position` is folded, or was skipped because it cannot be read."""
-        while self.state.position < position and (self._pending is not None or feed.passed < position):
-            reading = self._reading(feed)
-            facts = await reading
+        while self.state.position < position:
+            has_read = self._pending is not None and self._pending.done()
+            if feed.passed >= position and not has_read:
+                return
+            facts = await self._reading(feed)
             self._pending = None
             self._fold(facts)
 
@@ -222,13 +298,15 @@ class Loop(Generic[S]):
         return self._pending
 
     def _fold(self, facts: Sequence[Recorded]) -> None:
-        guard, evolve, state = self.role.guard, self.role.evolve, self.state
+        guard, lead, evolve, state = self.role.guard, self.role.lead, self.role.evolve, self.state
         for recorded in facts:
             assert recorded.position > state.position, "the log gave a fact twice or out of order"
             evolve(state, recorded)
             assert state.position == recorded.position, "evolve must say how far it has read"
             if guard is not None and guard.covers(recorded.fact.lane):
                 self._guarded = recorded.position
+                if type(recorded.fact) is lead:
+                    self.epoch = recorded.position if recorded.fact.id == self._lead_id else None
         self._metrics.folded(len(facts))
         self._since_snapshot += len(facts)
         overdue = time.monotonic() - self._snapshot_at >= SNAPSHOT_AFTER_S

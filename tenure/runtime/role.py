@@ -10,6 +10,7 @@ from tenure.domain.ids import Position
 from tenure.domain.units import Millis
 from tenure.events.catalogue import Kind
 from tenure.events.fact import Fact, Lane, Recorded
+from tenure.events.leading import LeadTaken
 
 
 class Positioned(Protocol):
@@ -43,6 +44,7 @@ class Role(Generic[S]):
     `evolve` folds one fact into the state in place and sets `state.position`. `decide` must not change the state's
     meaning (it may keep scratch indexes). `guard` is the lane whose facts the role's appends are conditional on; the
     role must read every kind in it. A role reads all kinds that it writes, or none of them.
+    `lead` is what its leader writes where several processes of it run: a fact of the guarded lane, that the role reads.
     `dump` and `load` are exact inverses; `load` raises ValueError on damage.
     """
 
@@ -54,3 +56,4 @@ class Role(Generic[S]):
     decide: Callable[[S, Millis], Decision]
     dump: Callable[[S], bytes]
     load: Callable[[bytes], S]
+    lead: type[LeadTaken] | None = None

@@ -2,25 +2,30 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import uvloop
 
 from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
 from tenure.log.jetstream import JetStreamLog
+from tenure.log.lease import Lease
 from tenure.log.port import Log, Unavailable
 from tenure.runtime.clock import Clock, WallClock
+from tenure.runtime.leadership import Leadership
 from tenure.runtime.loop import Loop
 from tenure.runtime.options import Connection, load_policy
+from tenure.runtime.own_folder import OwnFolder
 from tenure.runtime.role import Role, S
 from tenure.runtime.snapshot import SnapshotStore
 from tenure.runtime.telemetry import set_up_logging
@@ -135,17 +140,71 @@ async def run_decider(service: Service, role: Role[S], *, rest_factor: float = 0
     log = await connect_log(service)
     try:
         loop = await make_loop(service, role, log, rest_factor=rest_factor)
-        announcing = asyncio.create_task(announce_ready(service, loop.caught_up, {}))
-        await loop.run(stop)
-        announcing.cancel()
+        async with taking_part(service, log, loop.caught_up) as loop.leadership:
+            loop.leadership.on_change.append(loop.poke)
+            await loop.run(stop)
     finally:
         await log.close()
 
 
+@contextlib.asynccontextmanager
+async def taking_part(
+    service: Service,
+    log: JetStreamLog,
+    ready: asyncio.Event,
+    details: Mapping[str, object] | None = None,
+    *,
+    at_once: bool = False,
+) -> AsyncIterator[Leadership]:
+    """Take part in leading the service's role for the length of a block: from when `ready` is set, or `at_once`.
+
+    The ready file is written then, and again whenever another process leads. Raises `Unavailable`.
+    """
+    folder = OwnFolder(service.connection.data / "lead" / service.role)
+    lease = await Lease.open(
+        service.connection.nats_url,
+        cluster=service.connection.cluster,
+        role=service.role,
+        instance=folder.name,
+        replicas=log.replicas,
+    )
+    leadership = Leadership(lease, role=service.role)
+
+    def tell() -> None:
+        if ready.is_set():
+            write_ready(service, {**(details or {}), "lead": msgspec.to_builtins(leadership.standing)})
+
+    async def take_part() -> None:
+        if not at_once:
+            await ready.wait()
+        leadership.on_change.append(tell)
+        await leadership.run()
+
+    async def announce() -> None:
+        await ready.wait()
+        logger.info("ready")
+        tell()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            parts = [group.create_task(work()) for work in (take_part, announce)]
+            yield leadership
+            for part in parts:
+                part.cancel()
+    finally:
+        await leadership.leave()
+        await leadership.close()
+
+
 async def announce_ready(service: Service, ready: asyncio.Event, details: dict[str, object]) -> None:
-    """Write the ready file (JSON with the pid and `details`) once `ready` is set."""
+    """Write the ready file once `ready` is set."""
     await ready.wait()
     logger.info("ready")
+    write_ready(service, details)
+
+
+def write_ready(service: Service, details: Mapping[str, object]) -> None:
+    """Write the ready file: JSON with the pid and `details`."""
     if service.ready_file is not None:
         service.ready_file.parent.mkdir(parents=True, exist_ok=True)
         fresh = service.ready_file.with_suffix(".new")
@@ -162,4 +221,5 @@ __all__ = [
     "make_loop",
     "run_decider",
     "run_service",
+    "taking_part",
 ]

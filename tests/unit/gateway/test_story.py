@@ -15,6 +15,7 @@ from tenure.events.catalogue import KINDS
 from tenure.events.fact import Fact
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
+from tenure.events.leading import BudgetLeadTaken, HealthLeadTaken, PlacerLeadTaken, RankerLeadTaken
 from tenure.events.placing import (
     JobFinished,
     JobRequeued,
@@ -223,6 +224,10 @@ TOLD: list[tuple[Fact, str]] = [
         "h000 is suspect: it has been silent for 21s (the limit is 20s).",
     ),
     (RankingPublished(at=AT, order=(JOB,), standings=(), basis=1), "The fair-share order was published: 1 job."),
+    (BudgetLeadTaken(at=AT, holder="m1:7"), "m1:7 leads the budget role from here on."),
+    (HealthLeadTaken(at=AT, holder="m1:7"), "m1:7 leads the health role from here on."),
+    (PlacerLeadTaken(at=AT, holder="m1:7"), "m1:7 leads the placer from here on."),
+    (RankerLeadTaken(at=AT, holder="m1:7"), "m1:7 leads the ranker from here on."),
     (Heartbeat(at=AT, agent="a1", hosts=()), "The agent a1 spoke for 0 hosts."),
     (
         HostRegistered(
