@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 from tenure.domain.ids import LOG_START, Position
 from tenure.events.catalogue import KINDS, Kind
@@ -72,7 +73,7 @@ class JetStreamLog:
         patience_s: float = PATIENCE_S,
         credentials: Path | None = None,
         tls: ssl.SSLContext | None = None,
-    ) -> "JetStreamLog":
+    ) -> Self:
         """The log of `cluster` on the server(s) at `url`, made if it does not exist.
 
         `replicas` and `max_bytes` say how it is made and change nothing later. `client` is the name that the server

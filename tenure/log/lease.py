@@ -6,6 +6,7 @@ key is `<cluster>.<role>`, so that each role can be given its own key and no oth
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -59,12 +60,12 @@ def this_process(instance: str) -> Holder:
 class Lease:
     """One lease, as one process sees it. Not for several coroutines at once."""
 
-    def __init__(self, connection: Client, store: KeyValue, *, key: str, holder: Holder) -> None:
+    def __init__(self, connection: Client, store: KeyValue, *, key: str, holder: Holder, replicas: int) -> None:
         """Use `open`."""
         self.key, self.holder = key, holder
         self.seen: Holder | None = None
         """Who held it when it was looked at last."""
-        self._connection, self._store = connection, store
+        self._connection, self._store, self._replicas = connection, store, replicas
         self._revision: int | None = None
         self._is_heir = True
 
@@ -91,7 +92,8 @@ class Lease:
         except BaseException:
             await connection.close()
             raise
-        return cls(connection, store, key=f"{cluster}.{role}", holder=this_process(instance))
+        holder = this_process(instance)
+        return cls(connection, store, key=f"{cluster}.{role}", holder=holder, replicas=replicas)
 
     @property
     def name(self) -> str:
@@ -126,6 +128,12 @@ class Lease:
         if entry is None or entry[0].process != self.holder.process:
             return False
         return await self._write(self._store.update(self.key, value, last=entry[1]))  # an answer was lost
+
+    async def mend(self) -> None:
+        """Make the bucket again if it is gone: the log was restored without it."""
+        if self._connection.is_connected:
+            with contextlib.suppress(NatsError, TimeoutError):
+                await _find_or_create(self._connection.jetstream(timeout=ANSWER_S), replicas=self._replicas)
 
     async def release(self) -> None:
         """Give it up, so that another takes it at once. What the store does not hear ends with the lease's time."""

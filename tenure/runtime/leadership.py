@@ -5,7 +5,6 @@ store says that the lease is another's, or when the log has another leader's fac
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -71,10 +70,12 @@ class Leadership:
 
     async def look(self) -> None:
         """Renew the lease, or take it if it is free."""
-        with contextlib.suppress(StoreAway):
-            async with self._asking:
+        async with self._asking:
+            try:
                 if not (self.held and await self._ask(self._lease.renew)):
                     await self._claim()
+            except StoreAway:
+                await self._lease.mend()
         self._tell()
 
     async def confirm(self) -> bool:
