@@ -135,11 +135,12 @@ class Leadership:
         if standing == self._standing:
             return
         before, self._standing = self._standing, standing
-        if standing.leading != before.leading or (not standing.leading and standing.leader):
-            say = (
-                f"leading as {standing.leader}" if standing.leading else f"following {standing.leader or 'nobody yet'}"
-            )
-            logger.info("%s: %s", lease.name, say)
+        if standing.leading:
+            logger.info("%s: leading as %s", lease.name, standing.leader)
+        elif standing.leader:
+            logger.info("%s: following %s", lease.name, standing.leader)
+        elif before.leading:
+            logger.info("%s: not leading any more", lease.name)
         self._tell_metric()
         for listener in self.on_change:
             listener()
