@@ -213,6 +213,12 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
         "there is evidence against it, but {hosts_silent} of {hosts_watched} hosts are silent, so automation rests",
         "there is evidence against it, but automation may not take it",
     ),
+    _R.HOST_DOUBTED: (
+        "{source} says {code} of {device}: nothing starts on it until that is over or has lasted for {confirm_ms}",
+        "only {gpus} of its {gpus_registered} GPUs work: nothing starts on it until that is over or has lasted for "
+        "{confirm_ms}",
+        "nothing starts on it until what is said against it is over or confirmed",
+    ),
     _R.HOST_CLEARED: ("what was said against it is over for {clear_ms}", "what was said against it is over"),
     _R.HOST_REPAIR_BEGUN: ("its repair was asked for (incident {incidents} of the day)", "its repair was asked for"),
     _R.HOST_REPAIR_FAILED: (
@@ -234,6 +240,7 @@ BY_AUTOMATION = (
     _R.HOST_LAUNCHES_FAIL,
     _R.HOST_NAMED_TWICE,
     _R.HOST_HELD_BACK,
+    _R.HOST_DOUBTED,
     _R.HOST_CLEARED,
     _R.HOST_REPAIR_FAILED,
     _R.HOST_TESTED,

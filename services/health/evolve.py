@@ -103,6 +103,7 @@ def _hear(host: Host, at: Millis, *, suspect_after_ms: Millis) -> None:
 def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     host = state.core.hosts[fact.host]
     check_transition(host, to=fact.state, reason=fact.why.reason)
+    was_doubted = host.is_doubted
     was_silent = host.state in (HostState.SUSPECT, HostState.LOST) and not host.is_held_up
     if fact.state is HostState.SUSPECT:
         host.suspected_at = fact.at
@@ -122,6 +123,8 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     host.story = (*host.story, Change(at=fact.at, state=fact.state, reason=fact.why.reason))[-STORY_LENGTH:]
     state.index(fact.host, host)
     state.touched[fact.host] = None
+    if was_doubted and not host.is_doubted:
+        state.touched.update(state.held_back)
     was_mass = state.core.mass_silence
     state.core.mass_silence = Survey(silent=len(state.suspects), watched=len(state.watched)).is_mass
     if was_mass and not state.core.mass_silence:

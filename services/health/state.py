@@ -8,7 +8,7 @@ import msgspec
 from services.health.watch import Watch
 from tenure.domain.host import HostSpec, HostState, RepairStep
 from tenure.domain.ids import LOG_START, FactId, HostId, JobId, Position, RunId, UserName
-from tenure.domain.reasons import Reason
+from tenure.domain.reasons import SUSPECT_BUT_HEARD, Reason
 from tenure.domain.units import Millis
 from tenure.events.reports import HealthSignal
 
@@ -134,8 +134,13 @@ class Host(msgspec.Struct, kw_only=True):
 
     @property
     def is_held_up(self) -> bool:
-        """It is heard, and on record as suspect because of runs that it does not release."""
-        return self.state is HostState.SUSPECT and self.story[-1].reason is Reason.HOST_OVERDUE
+        """It is heard, and on record as suspect: for runs that it does not release, or for unconfirmed evidence."""
+        return self.state is HostState.SUSPECT and self.story[-1].reason in SUSPECT_BUT_HEARD
+
+    @property
+    def is_doubted(self) -> bool:
+        """It is heard, and takes no runs until what is said against it is confirmed or over."""
+        return self.state is HostState.SUSPECT and self.story[-1].reason is Reason.HOST_DOUBTED
 
 
 class Core(msgspec.Struct, kw_only=True):

@@ -9,7 +9,7 @@ from services.ranker.run import Held, Run
 from services.ranker.state import Host, State, promise, promise_reservation
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId
-from tenure.domain.reasons import Reason
+from tenure.domain.reasons import SUSPECT_BUT_HEARD
 from tenure.domain.units import HOUR
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, RunCharged
 from tenure.events.catalogue import Kind
@@ -72,7 +72,7 @@ def _capacity(state: State, fact: CapacityChanged) -> None:
 def _host_state(state: State, fact: HostStateChanged) -> None:
     """Silent: charged to its last sign of life. Lost: that is the end. Heard again: as if nothing had been."""
     host = state.hosts.setdefault(fact.host, Host())
-    silent = fact.state in (HostState.SUSPECT, HostState.LOST) and fact.why.reason is not Reason.HOST_OVERDUE
+    silent = fact.state in (HostState.SUSPECT, HostState.LOST) and fact.why.reason not in SUSPECT_BUT_HEARD
     if not silent and host.silent_since is None:
         return
     host.silent_since = fact.last_seen if silent else None

@@ -78,12 +78,17 @@ class Reason(StrEnum):
     HOST_LAUNCHES_FAIL = "host_launches_fail"
     HOST_NAMED_TWICE = "host_named_twice"
     HOST_HELD_BACK = "host_held_back"
+    HOST_DOUBTED = "host_doubted"
     HOST_CLEARED = "host_cleared"
     # ... on its way back
     HOST_REPAIR_BEGUN = "host_repair_begun"
     HOST_REPAIR_FAILED = "host_repair_failed"
     HOST_TESTED = "host_tested"
     HOST_BREAKS_AGAIN = "host_breaks_again"
+
+
+SUSPECT_BUT_HEARD = frozenset({Reason.HOST_OVERDUE, Reason.HOST_DOUBTED})
+"""Why a host is suspect that is heard: its runs are charged as everybody's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

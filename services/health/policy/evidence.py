@@ -1,7 +1,8 @@
 """P9, what speaks against a host that is heard: its devices' signals, GPUs it lacks, runs that die on it.
 
 Nothing acts on one doubtful word. A device's fatal signal stands alone; a custom check never does; what asks for a
-drain has to last, or a second source has to agree. A signal that comes and goes is watched.
+drain has to last, or a second source has to agree; meanwhile nothing new starts there. A signal that comes and goes is
+watched.
 """
 
 from collections.abc import Mapping
@@ -38,6 +39,25 @@ def weigh(host: Host, core: Core, now: Millis, *, policy: Policy) -> Evidence | 
     if found is None and (against := blamed(host, core, now, policy=policy)) is not None:
         found = Evidence(fatal=False, reason=against[0], numbers=against[1])
     return found
+
+
+def doubt(host: Host, *, policy: Policy) -> Evidence | None:
+    """What would be evidence if it lasted (S63): no reason to end anything yet, but one to start nothing there."""
+    signals = asking(host)
+    if signals:
+        first = signals[0]
+        numbers: Mapping[str, Number] = {
+            "source": first.source,
+            "device": first.device,
+            "code": first.code,
+            "severity": first.severity.value,
+            "confirm_ms": policy.signal_confirm_ms,
+        }
+        return Evidence(fatal=False, reason=Reason.HOST_DOUBTED, numbers=numbers, cause=host.signals_fact)
+    if host.lacking_since is not None:
+        numbers = {"gpus": host.gpus, "gpus_registered": host.spec.gpus, "confirm_ms": policy.signal_confirm_ms}
+        return Evidence(fatal=False, reason=Reason.HOST_DOUBTED, numbers=numbers)
+    return None
 
 
 def next_at(host: Host, now: Millis, *, policy: Policy) -> Millis | None:

@@ -44,4 +44,4 @@ def allowed(hosts: int, share: float) -> int:
 
 def is_held(host: Host) -> bool:
     """Whether automation keeps it out of service."""
-    return host.state is HostState.LOST or (host.drain is not None and host.drain.automatic)
+    return host.state is HostState.LOST or host.is_doubted or (host.drain is not None and host.drain.automatic)

@@ -2,7 +2,8 @@
 
 unheard -> healthy <-> draining -> drained -> repairing -> probation -> healthy, and failed where automation ends;
 healthy, draining -> suspect -> back to what it was, or lost -> back again;
-healthy -> suspect, though heard, while it does not release what it should have (P7) -> healthy, or as a drain asks.
+healthy -> suspect, though heard, while it does not release what it should have (P7), or while what is said against it
+is not confirmed -> healthy, or as a drain asks.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ _RETURNED = frozenset({Reason.HOST_RESUMED, Reason.HOST_REPAIRED})
 _CLEARED = frozenset({Reason.HOST_CLEARED})
 _SILENT = frozenset({Reason.HOST_SILENT})
 _OVERDUE = frozenset({Reason.HOST_OVERDUE})
+_DOUBTED = frozenset({Reason.HOST_DOUBTED})
 _REGISTERED = frozenset({Reason.HOST_REGISTERED})
 _EVIDENCE = frozenset(
     {
@@ -37,7 +39,7 @@ TRANSITIONS: dict[tuple[HostState | None, HostState], frozenset[Reason]] = {
     (None, HostState.DRAINED): _REGISTERED,
     (None, HostState.DRAINING): _REGISTERED,
     (HostState.HEALTHY, HostState.HEALTHY): frozenset({Reason.HOST_HELD_BACK}),  # evidence that is not acted on
-    (HostState.HEALTHY, HostState.SUSPECT): _SILENT | _OVERDUE,
+    (HostState.HEALTHY, HostState.SUSPECT): _SILENT | _OVERDUE | _DOUBTED,
     (HostState.HEALTHY, HostState.DRAINING): _ASKED | _EVIDENCE,
     (HostState.DRAINING, HostState.DRAINING): _ASKED | _EVIDENCE,  # its flags changed
     (HostState.DRAINING, HostState.DRAINED): frozenset({Reason.HOST_EMPTY}),
@@ -55,9 +57,9 @@ TRANSITIONS: dict[tuple[HostState | None, HostState], frozenset[Reason]] = {
     (HostState.FAILED, HostState.HEALTHY): _RETURNED,
     (HostState.FAILED, HostState.PROBATION): _MENDED,
     # the verdict "lost" was withheld, so the suspicion is renewed; or it is suspect for the other reason now
-    (HostState.SUSPECT, HostState.SUSPECT): _SILENT | _OVERDUE,
-    (HostState.SUSPECT, HostState.HEALTHY): _BACK | {Reason.HOST_RELEASED},
-    (HostState.SUSPECT, HostState.DRAINING): _BACK | _ASKED,
+    (HostState.SUSPECT, HostState.SUSPECT): _SILENT | _OVERDUE | _DOUBTED,
+    (HostState.SUSPECT, HostState.HEALTHY): _BACK | _CLEARED | {Reason.HOST_RELEASED},
+    (HostState.SUSPECT, HostState.DRAINING): _BACK | _ASKED | _EVIDENCE,
     (HostState.SUSPECT, HostState.DRAINED): _BACK,
     (HostState.SUSPECT, HostState.LOST): frozenset({Reason.HOST_SILENT_TOO_LONG}) | _ASKED,
     (HostState.LOST, HostState.HEALTHY): _BACK,

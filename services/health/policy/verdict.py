@@ -33,7 +33,7 @@ class Judge:
             case None:
                 return self._unheard(host)
             case HostState.HEALTHY:
-                return self._silent(host) or self._drain_asked(host) or self._accused(host) or self._overdue(host)
+                return self._silent(host) or self._drain_asked(host) or self._against(host) or self._overdue(host)
             case HostState.DRAINING:
                 return self._silent(host) or self._draining(host)
             case HostState.SUSPECT if host.is_held_up:
@@ -74,10 +74,32 @@ class Judge:
         return Verdict(state=HostState.SUSPECT, why=_why("P7", Reason.HOST_OVERDUE, numbers))
 
     def _held_up(self, host: Host) -> Verdict | None:
-        """What ends that: a drain, a fatal one as for a dead host (P9), or the end of these runs."""
+        """What ends that: a drain, a fatal one as for a dead host (P9), the end of these runs or of the doubt."""
+        if host.is_doubted:
+            return self._drain_asked(host) or self._accused(host) or self._overdue(host) or self._undoubted(host)
         if host.drain is not None:
             return self._given_up(host) or _to_draining(host)
         return None if host.overdue else Verdict(state=HostState.HEALTHY, why=_why("P7", Reason.HOST_RELEASED, {}))
+
+    def _against(self, host: Host) -> Verdict | None:
+        """What is said against a healthy host: evidence, or what is none yet, for which nothing starts there (S63)."""
+        return self._accused(host) or self._doubted(host)
+
+    def _doubted(self, host: Host) -> Verdict | None:
+        found = evidence.doubt(host, policy=self.silence.policy)
+        if found is None:
+            return None
+        limit = self._frozen() or self.radius.refuses(host.spec)
+        if limit is not None:
+            return self._held_back(host, found, limit)
+        self.radius.taken.append(host.spec)
+        return Verdict(state=HostState.SUSPECT, why=_why("P9", found.reason, found.numbers), cause=found.cause)
+
+    def _undoubted(self, host: Host) -> Verdict | None:
+        if evidence.doubt(host, policy=self.silence.policy) is not None:
+            return None
+        numbers = {"clear_ms": self.now - host.signals_over_at}
+        return Verdict(state=HostState.HEALTHY, why=_why("P9", Reason.HOST_CLEARED, numbers), cause=host.signals_fact)
 
     def _still_overdue(self, host: Host) -> Verdict | None:
         """It was silent and is heard again, but does not release what it should have."""
@@ -96,10 +118,7 @@ class Judge:
             return None
         limit = self._frozen() or self.radius.refuses(host.spec)
         if limit is not None:
-            if host.held_back:
-                return None
-            why = _why("P9", Reason.HOST_HELD_BACK, {**found.numbers, **limit, "evidence": found.reason.value})
-            return Verdict(state=HostState.HEALTHY, why=why, cause=found.cause)
+            return self._held_back(host, found, limit)
         self.radius.taken.append(host.spec)
         numbers = {**found.numbers, "runs": len(host.runs), "fatal": found.fatal}
         return Verdict(
@@ -109,6 +128,13 @@ class Judge:
             fatal=found.fatal,
             automatic=True,
         )
+
+    def _held_back(self, host: Host, found: evidence.Evidence, limit: Mapping[str, Number]) -> Verdict | None:
+        """It stays as it is for want of room; of one in service that is said once."""
+        if host.held_back or host.is_doubted:
+            return None
+        why = _why("P9", Reason.HOST_HELD_BACK, {**found.numbers, **limit, "evidence": found.reason.value})
+        return Verdict(state=HostState.HEALTHY, why=why, cause=found.cause)
 
     def _frozen(self) -> Mapping[str, Number] | None:
         """S66, S67: while most hosts are silent nothing is drained by evidence; the fault is more likely ours."""

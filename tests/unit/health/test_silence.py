@@ -24,7 +24,7 @@ def test_a_registered_host_is_usable_with_its_first_beat() -> None:
     assert ward.states("new") == [] and ward.capacity("new") == 0
     ward.beat("new", gpus=7)
     ward.decide()
-    assert ward.states("new") == [HEALTHY]
+    assert ward.states("new") == [HEALTHY, SUSPECT], "nothing starts there until that is confirmed or over"
     assert ward.capacity("new") == 7, "capacity is what the beat says works, not what was registered"
 
 
@@ -220,7 +220,7 @@ def test_a_change_of_working_gpus_is_said_once() -> None:
         ward.decide()
         assert ward.capacity("h0") == gpus
         said = len(ward.log.recorded) - before
-        assert said == (0 if gpus == 7 and ward.now == START + 2 * BEAT else 1)
+        assert said == (0 if gpus == 7 and ward.now == START + 2 * BEAT else 2), "and the doubt begins and ends"
 
 
 def test_another_gpu_type_is_said() -> None:
