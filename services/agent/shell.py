@@ -8,9 +8,8 @@ import logging
 import socket
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-
-import nats
 
 from services.agent.beats import Spool
 from services.agent.decider import role
@@ -29,7 +28,9 @@ from tenure.domain.names import check_block, check_word
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import SECOND, Millis
 from tenure.events.reports import Heartbeat, HostSignal
-from tenure.log.jetstream import HEARTBEATS_KEPT_S
+from tenure.log.access import open_client
+from tenure.log.jetstream import HEARTBEATS_KEPT_S, JetStreamLog
+from tenure.log.permissions import agent_of
 from tenure.log.port import Log
 from tenure.runtime.cluster_file import load_cluster, parse_hosts
 from tenure.runtime.loop import Loop
@@ -38,7 +39,6 @@ from tenure.runtime.service import (
     Service,
     announce_ready,
     argument_parser,
-    connect_log,
     make_loop,
     run_service,
     stop_on_signals,
@@ -76,8 +76,10 @@ async def serve(service: Service) -> None:
     providers, specs = make_hosts(arguments)
     agent, machine = agent_name(specs), machine_name(service.connection.data)
     signals = signal_options(service, specs)
-    log = await connect_log(service)
-    logs = await nats.connect(service.connection.nats_url, max_reconnect_attempts=-1)
+    speaker = specs[0].host if arguments.provider == "nvidia" else None
+    access = replace(service.connection.log, client=agent_of(speaker))
+    log = await JetStreamLog.connect(access, cluster=service.connection.cluster, speaker=speaker)
+    logs = await open_client(access, max_reconnect_attempts=-1)
     clock = LogClock()
     await clock.look(logs, cluster=service.connection.cluster)
     hands = Hands(

@@ -49,7 +49,7 @@ async def serve(service: Service) -> None:
         gateway = Gateway(loop, log, WallClock(), progress, cluster=connection.cluster, policy=service.policy)
 
         async def connect() -> Requester:
-            return await connect_agents(connection.nats_url)
+            return await connect_agents(connection.log)
 
         history = ClickHouseHistory(connection.clickhouse_url, connection.clickhouse_token_file)
         await server.start(gateway, history, Output(progress, cluster=connection.cluster, connect=connect))

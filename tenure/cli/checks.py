@@ -195,13 +195,14 @@ def _log(endpoint: Endpoint) -> Iterator[Finding]:
 
 async def _readers(endpoint: Endpoint) -> tuple[int, list[int]]:
     """The last position of the log, and how many facts each of its readers has not had yet."""
-    import nats
     from nats.errors import Error as NatsError
 
+    from tenure.log.access import open_client
     from tenure.log.subjects import Subjects
+    from tenure.runtime.reader import reader_access
 
     try:
-        connection = await nats.connect(endpoint.nats, connect_timeout=2, allow_reconnect=False)
+        connection = await open_client(reader_access(endpoint), connect_timeout=2, allow_reconnect=False)
         try:
             jetstream = connection.jetstream()
             stream = Subjects(endpoint.cluster).stream

@@ -18,6 +18,7 @@ from tenure.sdk.errors import ServerUnreachable
 
 if TYPE_CHECKING:
     from tenure.events.fact import Recorded
+    from tenure.log.access import Access
 
     Show = Callable[[int, int], None]
 
@@ -41,16 +42,22 @@ def export(
         str, typer.Option("--nats", metavar="URL", help="The log's server.", show_default="this machine's")
     ] = "",
     cluster: Annotated[str, typer.Option("--cluster", help="Name of the log.", show_default="tenure")] = "",
+    key_file: Annotated[
+        Path | None, typer.Option("--nats-key-file", metavar="FILE", help="The seed of the key `reader`.")
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option("--nats-ca", metavar="FILE", help="Who signed the server's certificate.")
+    ] = None,
 ) -> None:
     """Write the log as JSON lines: capacity, submissions, runs and their ends, each with its reason."""
     from tenure.export.jsonl import blocks
     from tenure.log.port import Unavailable
 
     place = None if output is None else writable(output, field="--output")
-    url, name = _where(nats, cluster)
+    access, name = _where(nats, cluster, key_file=key_file, ca=ca)
     with _progress() as show:
         try:
-            facts = asyncio.run(_read(url, name, show))
+            facts = asyncio.run(_read(access, name, show))
         except Unavailable as away:
             raise ServerUnreachable(str(away), code="UNAVAILABLE") from away
     written = _write(place, blocks(facts))
@@ -58,10 +65,15 @@ def export(
         print(f"{written} lines of {len(facts)} facts in {output}", file=sys.stderr)
 
 
-def _where(nats: str, cluster: str) -> tuple[str, str]:
+def _where(nats: str, cluster: str, *, key_file: Path | None, ca: Path | None) -> "tuple[Access, str]":
     """The log's server and name: as given, else those of the system on this machine. Raises `Refusal`."""
+    from tenure.log.access import Access, Tls
+    from tenure.log.permissions import READER
+    from tenure.runtime.reader import reader_access
+
     if nats:
-        return nats, cluster or "tenure"
+        tls = None if ca is None else Tls(ca=ca)
+        return Access(url=nats, client=READER, seed_file=key_file, tls=tls), cluster or "tenure"
     endpoint = find().endpoint
     if endpoint is None:
         raise Refusal(
@@ -69,16 +81,16 @@ def _where(nats: str, cluster: str) -> tuple[str, str]:
             problem="the system is not on this machine",
             fix="name the log's server with --nats nats://host:4222",
         )
-    return endpoint.nats, cluster or endpoint.cluster
+    return reader_access(endpoint), cluster or endpoint.cluster
 
 
-async def _read(url: str, cluster: str, show: "Show") -> "list[Recorded]":
+async def _read(access: "Access", cluster: str, show: "Show") -> "list[Recorded]":
     """All facts that are exported, up to the last one that the log has now. Raises `Unavailable`."""
     from tenure.domain.ids import LOG_START
     from tenure.export.jsonl import EXPORTED
     from tenure.log.jetstream import JetStreamLog
 
-    log = await JetStreamLog.connect(url, cluster=cluster, client="tenure log export")
+    log = await JetStreamLog.connect(access, cluster=cluster)
     facts: list[Recorded] = []
     try:
         head = await log.head(EXPORTED)

@@ -1,12 +1,19 @@
 """What `tenure up` runs on one machine: every process with its arguments, and the order in which they stop."""
 
+import contextlib
 import signal
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from tenure.cli.serve import role_command
+from tenure.domain.ids import HostId
+from tenure.log.access import Access
+from tenure.log.create import create
+from tenure.log.permissions import AGENT, OPERATOR, READER, agent_of, make_keys, render, seed_file, users
+from tenure.log.port import Unavailable
 from tenure.log.subjects import Subjects
 from tenure.runtime.batch_staging import clean_up, stage_in_memory, stage_when_up
 from tenure.runtime.data_dir import DataDir
@@ -55,6 +62,16 @@ class Machine:
     settings: tuple[str, ...]
 
     @property
+    def real_hosts(self) -> tuple[HostId, ...]:
+        """This machine, if its own GPUs are used: its agent speaks for nothing else."""
+        return (HostId(socket.gethostname()),) if self.provider == "nvidia" else ()
+
+    @property
+    def reader_key_file(self) -> Path:
+        """The key with which tools of this machine may read the log."""
+        return seed_file(self.data.keys, READER)
+
+    @property
     def nats_url(self) -> str:
         """The log's server."""
         return f"nats://{LOOPBACK}:{self.nats_port}"
@@ -88,15 +105,25 @@ class Machine:
         folder = self.data.root / "nats"
         config = folder / "nats-server.conf"
         store = folder / "store"
-        write_config(config, store=store, port=self.nats_port)
+        keys = make_keys(self.data.keys, list(users(self.real_hosts)))
+        write_config(
+            config, store=store, port=self.nats_port, also=render(keys, cluster=CLUSTER, hosts=self.real_hosts)
+        )
         stage_in_memory(store, stream=STREAM)
         return ChildSpec(
             name="nats",
             command=server_command(config),
             log_file=self.data.log_file("nats"),
             role=False,
-            on_start=partial(stage_when_up, store, stream=STREAM, port=self.nats_port),
+            on_start=partial(self._look_after_log, store),
         )
+
+    async def _look_after_log(self, store: Path) -> None:
+        """What each start of the server needs: its staging folder, and at the first one the log itself."""
+        await stage_when_up(store, stream=STREAM, port=self.nats_port)
+        operator = Access(url=self.nats_url, client=OPERATOR, seed_file=seed_file(self.data.keys, OPERATOR))
+        with contextlib.suppress(Unavailable):  # the roles wait for it, too, and say so
+            await create(server=operator, cluster=CLUSTER, replicas=1, max_gib=0)
 
     def _clickhouse(self) -> ChildSpec:
         own = ["--data", str(self.data.root / "clickhouse"), "--port", str(self.clickhouse_port)]
@@ -120,7 +147,9 @@ class Machine:
 
     def _role(self, name: str, *own: str) -> ChildSpec:
         ready_file = self.data.ready_file(name)
-        arguments = ["--nats", self.nats_url, "--cluster", CLUSTER, "--data", str(self.data.root)]
+        user = agent_of(next(iter(self.real_hosts), None)) if name == AGENT else name
+        arguments = ["--nats", self.nats_url, "--nats-key-file", str(seed_file(self.data.keys, user))]
+        arguments += ["--cluster", CLUSTER, "--data", str(self.data.root)]
         arguments += ["--clickhouse", self.database_url, "--ready-file", str(ready_file)]
         if self.token_file is not None:
             arguments += ["--clickhouse-token-file", str(self.token_file)]

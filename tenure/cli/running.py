@@ -45,6 +45,7 @@ def run(machine: Machine, *, tree: BudgetTree | None, tree_name: str) -> int:
             data=str(data.root),
             cluster=CLUSTER,
             nats=machine.nats_url,
+            nats_key_file=str(machine.reader_key_file),
             clickhouse=machine.database_url,
             clickhouse_token_file=None if token_file is None else str(token_file),
             started_at_ms=time.time_ns() // 1_000_000,

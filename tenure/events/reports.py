@@ -1,5 +1,6 @@
 """Facts of the agents: what really is on the hosts."""
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 import msgspec
@@ -166,3 +167,16 @@ class HostSignal(Fact, frozen=True, kw_only=True, tag=True):
 
     host: HostId
     signals: tuple[HealthSignal, ...] = ()
+
+
+def hosts_in(fact: Fact) -> Iterable[HostId]:
+    """The hosts that a report says something of."""
+    match fact:
+        case HostRegistered() | Heartbeat():
+            return [each.host for each in fact.hosts]
+        case ReplicasStarted() | ReplicasExited():
+            return [each.host for each in fact.replicas]
+        case CheckpointReported() | HostSignal():
+            return [fact.host]
+        case _:
+            raise TypeError(f"{type(fact).__name__} is no report")

@@ -8,14 +8,17 @@ import asyncio
 import sys
 
 from tenure.domain.refusal import Refusal
+from tenure.log.access import Access
 from tenure.log.jetstream import JetStreamLog
+from tenure.log.options import add_log_arguments, log_access
+from tenure.log.permissions import OPERATOR
 from tenure.log.port import Unavailable
 
 
-async def create(*, url: str, cluster: str, replicas: int, max_gib: int) -> str:
+async def create(*, server: str | Access, cluster: str, replicas: int, max_gib: int) -> str:
     """Make the log, or find the one that is there. Returns its identity. Raises `Unavailable`, `Refusal`."""
     log = await JetStreamLog.connect(
-        url, cluster=cluster, client="create", replicas=replicas, max_bytes=max_gib << 30 if max_gib else None
+        server, cluster=cluster, replicas=replicas, max_bytes=max_gib << 30 if max_gib else None
     )
     try:
         return await log.identity()
@@ -26,14 +29,15 @@ async def create(*, url: str, cluster: str, replicas: int, max_gib: int) -> str:
 def main() -> int:
     """The command. Exit status 1 with one line when the log cannot be made."""
     parser = argparse.ArgumentParser(prog="python -m tenure.log.create", description="Make a cluster's log.")
-    parser.add_argument("--nats", required=True, help="the log's servers, separated by commas")
+    add_log_arguments(parser)
     parser.add_argument("--cluster", required=True, help="name of the log")
     parser.add_argument("--replicas", type=int, default=3, choices=(1, 3, 5), help="servers that hold every fact")
     parser.add_argument("--max-gib", type=int, default=0, help="size at which it refuses new facts; 0: what there is")
     given = parser.parse_args()
     try:
+        server = log_access(given, client=OPERATOR)
         identity = asyncio.run(
-            create(url=given.nats, cluster=given.cluster, replicas=given.replicas, max_gib=given.max_gib)
+            create(server=server, cluster=given.cluster, replicas=given.replicas, max_gib=given.max_gib)
         )
     except (Refusal, Unavailable) as trouble:
         print(trouble, file=sys.stderr)

@@ -251,7 +251,10 @@ class JetStreamFeed:
 
     def _take_in(self, position: Position, message: Msg) -> None:
         try:
-            self._ahead.append(Recorded(position, codec.decode(message.data)))
+            fact = codec.decode(message.data)
+            if not self._subjects.vouches(message.subject, fact):
+                raise codec.Undecodable(f"a {type(fact).__name__} may not be said there, or not of these hosts")
+            self._ahead.append(Recorded(position, fact))
         except codec.Undecodable as trouble:
             self.skipped += 1
             if self.skipped <= WARNINGS_MAX:

@@ -2,19 +2,18 @@
 
 import asyncio
 import contextlib
-import ssl
 import weakref
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Self
 
-from tenure.domain.ids import LOG_START, Position
+from tenure.domain.ids import LOG_START, HostId, Position
 from tenure.events.catalogue import KINDS, Kind
 from tenure.events.fact import Fact, Recorded
+from tenure.log.access import Access
 from tenure.log.feed import JetStreamFeed
 from tenure.log.group_commit import GroupCommit
-from tenure.log.link import Access, Link, Lost
+from tenure.log.link import Link, Lost
 from tenure.log.port import ATOMIC_MAX, Appended, Expect, Unavailable, check_ids
 from tenure.log.publish import Letter, Place, Publisher
 from tenure.log.stream import ANSWER_S, Sizing, StreamState, ensure_stream, last_of
@@ -63,24 +62,22 @@ class JetStreamLog:
     @classmethod
     async def connect(
         cls,
-        url: str,
+        server: str | Access,
         *,
         cluster: str,
-        client: str = "tenure",
+        speaker: HostId | None = None,
         replicas: int = 1,
         max_bytes: int | None = None,
         heartbeats_kept_s: int = HEARTBEATS_KEPT_S,
         patience_s: float = PATIENCE_S,
-        credentials: Path | None = None,
-        tls: ssl.SSLContext | None = None,
     ) -> Self:
-        """The log of `cluster` on the server(s) at `url`, made if it does not exist.
+        """The log of `cluster` on the server(s), made if it does not exist. An address alone: nothing is shown there.
 
-        `replicas` and `max_bytes` say how it is made and change nothing later. `client` is the name that the server
-        shows for this connection. Raises `Unavailable`, and `Refusal` for an unusable cluster name or address.
+        `replicas` and `max_bytes` say how it is made and change nothing later. `speaker` is the one host of which
+        reports are written, None: of any. Raises `Unavailable`, and `Refusal` for an unusable cluster name or address.
         """
-        subjects = Subjects(cluster)
-        access = Access(url=url, client=client, credentials=credentials, tls=tls)
+        subjects = Subjects(cluster, speaker=speaker)
+        access = Access(url=server) if isinstance(server, str) else server
         link = await Link.open(access, patience_s=patience_s)
         try:
             sizing = Sizing(replicas=replicas, max_bytes=max_bytes)

@@ -15,7 +15,6 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 import msgspec
-import nats
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
@@ -24,6 +23,7 @@ from nats.js.errors import APIError, BucketNotFoundError, KeyNotFoundError, KeyW
 from nats.js.kv import KeyValue
 
 from tenure.domain.units import Millis
+from tenure.log.access import Access, open_client
 from tenure.log.port import Unavailable
 
 logger = logging.getLogger(__name__)
@@ -70,15 +70,14 @@ class Lease:
         self._is_heir = True
 
     @classmethod
-    async def open(cls, url: str, *, cluster: str, role: str, instance: str, replicas: int = 1) -> "Lease":
+    async def open(cls, access: Access, *, cluster: str, role: str, instance: str, replicas: int = 1) -> "Lease":
         """The lease of a role, not held yet; its bucket is made if it does not exist. Raises `Unavailable`.
 
         `instance` names the data folder that this process owns: what an earlier process on it held is its own.
         """
         try:
-            connection = await nats.connect(
-                url.split(","),
-                name=f"tenure-lease-{role}",
+            connection = await open_client(
+                access,
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=RETRY_S,
                 connect_timeout=2,

@@ -9,20 +9,15 @@ import itertools
 import json
 import logging
 import re
-import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from tenure.domain.refusal import Refusal
+from tenure.log.access import Access, SafeClient
 from tenure.log.port import Unavailable
 
 logger = logging.getLogger(__name__)
@@ -59,36 +54,7 @@ class Refused(Exception):
         return self.status >= 500 or self.status in (IN_FLIGHT, TOO_MANY_REQUESTS) or self.code == BATCH_CUT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """Where the server is and how to be let in. `url` may hold a token or a user; several are separated by commas."""
-
-    url: str
-    client: str = "tenure"
-    credentials: Path | None = None
-    tls: ssl.SSLContext | None = None
-
-    def __post_init__(self) -> None:
-        """Raises `Refusal` for what is no address."""
-        for part in self.url.split(","):
-            try:
-                address = urlsplit(part)
-                usable = address.scheme in ("nats", "tls") and address.hostname and (address.port or 1) > 0
-            except ValueError:
-                usable = False
-            if not usable:
-                shown = part.rpartition("@")[2]
-                raise Refusal(
-                    field="nats", problem=f"{shown!r} is no address of a server", fix="write nats://HOST:PORT"
-                )
-
-    @property
-    def shown(self) -> str:
-        """The address without its secrets."""
-        return ",".join(part.rpartition("@")[2].removeprefix("nats://") for part in self.url.split(","))
-
-
-class _LeanClient(Client):
+class _LeanClient(SafeClient):
     """Leaves the headers of facts alone: nobody here reads them, and taking them apart is half the cost of a replay.
 
     Should nats-py one day call this method by another name, replays are slower and nothing else.
@@ -131,10 +97,14 @@ class Link:
     async def open(cls, access: Access, *, patience_s: float) -> "Link":
         """Connect, waiting for a server that is just starting. Raises `Unavailable`."""
         link = cls(access)
+        connecting = asyncio.create_task(link._connect())
         try:
-            async with asyncio.timeout(patience_s):
-                await link._connect()
-        except TimeoutError:
+            await asyncio.wait({connecting}, timeout=patience_s)
+        finally:
+            await _end(connecting)
+        try:
+            connecting.result()
+        except asyncio.CancelledError:
             await link.close()
             why = f": {link.trouble}" if link.trouble else ""
             raise Unavailable(
@@ -146,14 +116,9 @@ class Link:
         return link
 
     async def _connect(self) -> None:
-        optional: dict[str, Any] = {}
-        if self.access.credentials is not None:
-            optional["user_credentials"] = str(self.access.credentials)
-        if self.access.tls is not None:
-            optional["tls"] = self.access.tls
+        self._client.encrypted = self.access.encrypted
         await self._client.connect(
-            self.access.url.split(","),
-            name=self.access.client,
+            **self.access.options(),
             max_reconnect_attempts=-1,
             reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # seconds, fractions work
             connect_timeout=CONNECT_TIMEOUT_S,
@@ -162,7 +127,6 @@ class Link:
             disconnected_cb=self._on_lost,
             reconnected_cb=self._on_return,
             closed_cb=self._on_closed,
-            **optional,
         )
         self._inbox = self._client.new_inbox()
         await self._client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
@@ -298,6 +262,13 @@ class Link:
                 question.answer.set_exception(Lost(why))
 
 
+async def _end(task: "asyncio.Task[None]") -> None:
+    """Cancel it until it has ended: nats-py, sent away by a server in just this moment, overlooks one and goes on."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=RETRY_FIRST_S)
+
+
 def _opened(message: Msg) -> dict[str, Any]:
     if not message.data:
         status = (message.headers or {}).get("Status", "")
@@ -309,6 +280,3 @@ def _opened(message: Msg) -> dict[str, Any]:
             code=error.get("err_code", 0), status=error.get("code", 0), description=error.get("description", "refused")
         )
     return answer
-
-
-__all__ = ["Access", "Link", "Lost", "Refused"]

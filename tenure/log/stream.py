@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenure.domain.ids import LOG_START, Position
-from tenure.log.link import Link, Refused
+from tenure.log.link import FORBIDDEN, Link, Lost, Refused
 from tenure.log.port import IDS_REMEMBERED_S, Unavailable
 from tenure.log.subjects import Subjects
 
@@ -84,6 +84,8 @@ async def _find_or_create(link: Link, subjects: Subjects, sizing: Sizing) -> Str
     try:
         return await _create(link, subjects, sizing)
     except Refused as refused:
+        if refused.status == FORBIDDEN:
+            raise Lost(f"{subjects.stream} is not there yet: whoever has the key `operator` makes it") from refused
         if refused.code != NAME_TAKEN:
             raise
     return await read_state(link, subjects)

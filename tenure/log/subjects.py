@@ -1,19 +1,32 @@
-"""Names in NATS: one stream a cluster, one subject a kind of fact, and the subjects that a lane's guard looks at."""
+"""Names in NATS: one stream a cluster, one subject a kind of fact, and the subjects that a lane's guard looks at.
+
+The server decides by subject who may write what (`tenure.log.permissions`), so a fact counts only where its own kind
+belongs, and what an agent reports only of hosts that the agent speaks for: `Subjects.vouches`.
+"""
 
 import re
 from collections.abc import Sequence
 
+from tenure.domain.ids import HostId
 from tenure.domain.refusal import Refusal
 from tenure.events.catalogue import Kind
-from tenure.events.fact import Lane
+from tenure.events.fact import Fact, Lane
+from tenure.events.reports import hosts_in
 
+MANY = "~"
+"""The speaker of reports about several hosts, or any: agents of virtual hosts, and the operator."""
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
-class Subjects:
-    """The names of one cluster's log."""
+def host_token(host: HostId) -> str:
+    """A host's name as one word of a subject: no host has a '/' in its name."""
+    return host.replace(".", "/")
 
-    def __init__(self, cluster: str) -> None:
+
+class Subjects:
+    """The names of one cluster's log, for whoever speaks for one host (`speaker`) or for any."""
+
+    def __init__(self, cluster: str, *, speaker: HostId | None = None) -> None:
         """Raises `Refusal` for a cluster name that would not be one word of a subject."""
         if not _TOKEN.fullmatch(cluster):
             raise Refusal(
@@ -23,15 +36,17 @@ class Subjects:
             )
         self.stream = f"tenure-{cluster}"
         self._root = f"tenure.{cluster}"
+        self._speaker = MANY if speaker is None else host_token(speaker)
+        self._reports = f"{self._root}.{Lane.REPORT}."
         self.every = f"{self._root}.>"
 
     def of(self, kind: Kind) -> str:
-        """The subject of the facts of one kind: `tenure.<cluster>.<lane>.<Kind>`."""
-        return f"{self._root}.{kind.lane}.{kind.__name__}"
+        """Where facts of a kind are written: `tenure.<cluster>.<lane>.<Kind>`, reports `...report.<speaker>.<Kind>`."""
+        return self._of(kind, speaker=self._speaker)
 
     def of_all(self, kinds: Sequence[Kind]) -> list[str]:
-        """The subjects of several kinds, each once, in a fixed order."""
-        return sorted({self.of(kind) for kind in kinds})
+        """Where several kinds are read, each once, in a fixed order; reports of every speaker."""
+        return sorted({self._of(kind, speaker="*") for kind in kinds})
 
     def in_lane(self, lane: Lane) -> str:
         """The pattern of all subjects in a lane and in the lanes below it."""
@@ -40,3 +55,18 @@ class Subjects:
     def around(self, lane: Lane) -> str:
         """The pattern of the topmost lane that a lane is part of."""
         return f"{self._root}.{lane.partition('.')[0]}.>"
+
+    def vouches(self, subject: str, fact: Fact) -> bool:
+        """Whether whoever may write on `subject` may say this fact: its kind, and of its hosts."""
+        kind = type(fact)
+        if kind.lane is not Lane.REPORT:
+            return subject == self._of(kind, speaker="")
+        speaker, _, name = subject.removeprefix(self._reports).partition(".")
+        if not subject.startswith(self._reports) or name != kind.__name__:
+            return False
+        return speaker == MANY or all(host_token(host) == speaker for host in hosts_in(fact))
+
+    def _of(self, kind: Kind, *, speaker: str) -> str:
+        if kind.lane is Lane.REPORT:
+            return f"{self._reports}{speaker}.{kind.__name__}"
+        return f"{self._root}.{kind.lane}.{kind.__name__}"

@@ -4,6 +4,7 @@ lock            held by the one `up` that owns the directory
 endpoint.json   where that `up` answers, for the CLI
 children.json   pid and start time of every process it started, for the next `up` to find leftovers
 run/            ready files, tokens        log/   one log per role
+keys/           seeds and keys, for the owner alone
 nats/ clickhouse/ agent/ snapshots/        the roles' own files
 """
 
@@ -36,6 +37,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     data: str
     cluster: str = "tenure"
     nats: str = ""
+    nats_key_file: str | None = None
     clickhouse: str = ""
     clickhouse_token_file: str | None = None
     started_at_ms: int = 0
@@ -56,6 +58,7 @@ class DataDir:
         self.children_file = self.root / "children.json"
         self.run = self.root / "run"
         self.log = self.root / "log"
+        self.keys = self.root / "keys"
         self._lock: IO[str] | None = None
 
     def ready_file(self, role: str) -> Path:

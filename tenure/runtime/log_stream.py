@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
-import nats
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from tenure.domain.ids import HostId, RunId
+from tenure.log.access import Access, open_client
+from tenure.log.subjects import host_token
 
 PIECE_BYTES_MAX = 512 * 1024
 """The longest body of a reply."""
@@ -73,7 +74,7 @@ _request_decoder = msgspec.json.Decoder(LogRequest)
 
 def subject(*, cluster: str, host: HostId) -> str:
     """Where the agent that speaks for `host` listens."""
-    return f"tenure-data.{cluster}.logs.{host}"
+    return f"tenure-data.{cluster}.logs.{host_token(host)}"
 
 
 def encode_request(request: LogRequest) -> bytes:
@@ -127,10 +128,10 @@ def decode_piece(data: bytes, headers: Mapping[str, str] | None) -> LogPiece:
         raise LogsAway(f"the agent's answer makes no sense: {error!r}") from error
 
 
-async def connect_agents(url: str) -> Requester:
+async def connect_agents(access: Access) -> Requester:
     """A connection to ask agents on, that comes back by itself after an outage. Raises `LogsAway`."""
     try:
-        return await nats.connect(url, name="tenure-output", max_reconnect_attempts=-1, connect_timeout=2)
+        return await open_client(access, max_reconnect_attempts=-1, connect_timeout=2)
     except (NatsError, OSError) as error:
         raise LogsAway(f"the agents cannot be reached: {error}; try again in a moment") from error
 

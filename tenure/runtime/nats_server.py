@@ -54,9 +54,11 @@ def write_config(
     name: str = "tenure",
     sync: Sync = "always",
     ports_dir: Path | None = None,
+    also: str = "",
 ) -> None:
     """Write the configuration of a server for one machine: loopback only, facts under `store`.
 
+    `also` is further configuration: without users (`permissions.render`) everybody on this machine may do everything.
     `port` 0 lets the server choose one and say which in a file in `ports_dir`. For several machines see `deploy/nats`.
     """
     lines = [
@@ -74,7 +76,7 @@ def write_config(
     if ports_dir is not None:
         lines.append(f"ports_file_dir: {_quoted(str(ports_dir.absolute()))}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text("\n".join(lines) + f"\n{also}", encoding="utf-8")
 
 
 def _quoted(text: str) -> str:
@@ -109,10 +111,10 @@ class ServerFailed(Exception):
 class NatsServer:
     """A nats-server on the loopback address with its files under `root`. It dies with the process that starts it."""
 
-    def __init__(self, root: Path, *, port: int = 0, sync: Sync = "always") -> None:
-        """`port` 0: any free one, kept when the server is started again."""
+    def __init__(self, root: Path, *, port: int = 0, sync: Sync = "always", also: str = "") -> None:
+        """`port` 0: any free one, kept when the server is started again. `also`: see `write_config`."""
         self.port = port
-        self._root, self._sync = root, sync
+        self._root, self._sync, self._also = root, sync, also
         self._name = f"tenure-{uuid.uuid4().hex}"  # tells it from another server that has our port
         self._config = root / "nats-server.conf"
         self.log_file = root / "nats-server.log"
@@ -139,6 +141,7 @@ class NatsServer:
             name=self._name,
             sync=self._sync,
             ports_dir=self._root,
+            also=self._also,
         )
         orphan = (sys.executable, "-m", "tenure.runtime.orphan", str(os.getpid()), str(int(signal.SIGKILL)))
         with self.log_file.open("ab") as log:

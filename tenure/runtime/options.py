@@ -14,6 +14,7 @@ from tenure.domain.nearest import unknown_key
 from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import format_duration, parse_duration
+from tenure.log.access import Access
 from tenure.runtime.yaml_file import load_yaml
 
 _UNIT = "_ms"
@@ -26,7 +27,7 @@ SECTIONS = (_POLICY, SIGNALS, REPAIR, IDENTITY)
 class Connection:
     """Where a role finds the log, the database and its own files."""
 
-    nats_url: str
+    log: Access
     cluster: str
     data: Path
     clickhouse_url: str | None = None

@@ -20,6 +20,7 @@ from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
 from tenure.log.jetstream import JetStreamLog
 from tenure.log.lease import Lease
+from tenure.log.options import add_log_arguments, log_access
 from tenure.log.port import Log, Unavailable
 from tenure.runtime.clock import Clock, WallClock
 from tenure.runtime.leadership import Leadership
@@ -47,9 +48,7 @@ class Service:
 def argument_parser(role: str, description: str) -> argparse.ArgumentParser:
     """The options every role has; a role adds its own."""
     parser = argparse.ArgumentParser(prog=f"tenure serve {role}", description=description)
-    parser.add_argument(
-        "--nats", default=os.environ.get("TENURE_NATS", "nats://127.0.0.1:4222"), help="the log's server"
-    )
+    add_log_arguments(parser)
     parser.add_argument("--cluster", default=os.environ.get("TENURE_CLUSTER", "tenure"), help="name of the log")
     parser.add_argument("--data", type=Path, required=True, help="folder for snapshots and other local files")
     parser.add_argument(
@@ -77,7 +76,7 @@ def run_service(
         service = Service(
             role=role,
             connection=Connection(
-                nats_url=arguments.nats,
+                log=log_access(arguments, client=role),
                 cluster=arguments.cluster,
                 data=arguments.data,
                 clickhouse_url=arguments.clickhouse,
@@ -104,7 +103,7 @@ def stop_on_signals() -> asyncio.Event:
 
 async def connect_log(service: Service) -> JetStreamLog:
     """The log of the service, connected. Raises `Unavailable`."""
-    return await JetStreamLog.connect(service.connection.nats_url, cluster=service.connection.cluster)
+    return await JetStreamLog.connect(service.connection.log, cluster=service.connection.cluster)
 
 
 async def make_loop(
@@ -162,7 +161,7 @@ async def taking_part(
     """
     folder = OwnFolder(service.connection.data / "lead" / service.role)
     lease = await Lease.open(
-        service.connection.nats_url,
+        service.connection.log,
         cluster=service.connection.cluster,
         role=service.role,
         instance=folder.name,

@@ -140,7 +140,7 @@ async def replays_per_s(log: JetStreamLog, maker: Maker) -> float:
 
 async def measure(url: str) -> Figures:
     """All figures of one server."""
-    log = await JetStreamLog.connect(url, cluster="bench", client="bench")
+    log = await JetStreamLog.connect(url, cluster="bench")
     maker = Maker()
     try:
         figures: Figures = {}

@@ -17,7 +17,10 @@ import psutil
 
 from tenure.events.catalogue import KINDS
 from tenure.events.fact import Recorded
+from tenure.log.access import Access
 from tenure.log.jetstream import JetStreamLog
+from tenure.runtime.data_dir import DataDir
+from tenure.runtime.reader import reader_access
 from tenure.sdk.client import Client
 from tenure.sdk.errors import ServerError
 from tenure.v1.jobs_pb2 import Job, JobSpec, Step
@@ -156,8 +159,9 @@ class System:
 
     def recorded(self) -> list[Recorded]:
         """The whole log so far."""
-        endpoint = json.loads((self.data / "endpoint.json").read_text())
-        return asyncio.run(read_log(endpoint["nats"], endpoint.get("cluster", "tenure")))
+        endpoint = DataDir(self.data).endpoint()
+        assert endpoint is not None, "it is running"
+        return asyncio.run(read_log(reader_access(endpoint), endpoint.cluster))
 
     def check(self) -> list[Recorded]:
         """Assert I1-I10 on the log so far, and return it."""
@@ -166,9 +170,9 @@ class System:
         return recorded
 
 
-async def read_log(url: str, cluster: str) -> list[Recorded]:
+async def read_log(server: str | Access, cluster: str) -> list[Recorded]:
     """All facts of a log up to now."""
-    log = await JetStreamLog.connect(url, cluster=cluster)
+    log = await JetStreamLog.connect(server, cluster=cluster)
     try:
         kinds = list(KINDS.values())
         head = await log.head()

@@ -15,6 +15,7 @@ from tenure.events.hosts import DrainCompleted
 from tenure.events.intake import JobCancelRequested
 from tenure.events.leading import PlacerLeadTaken
 from tenure.events.placing import RunStopRequested
+from tenure.log.access import Access
 from tenure.log.jetstream import JetStreamLog
 from tenure.log.lease import BUCKET, TTL_S, Lease
 from tenure.log.port import Appended, Expect
@@ -64,7 +65,7 @@ class Candidate:
     async def start(self) -> "Candidate":
         self.log = await HeldLog.connect(self._url, cluster=CLUSTER)
         self.loop: Loop[Asked] = Loop(self._role, self.log, WallClock(), cluster=CLUSTER)
-        lease = await Lease.open(self._store_url, cluster=CLUSTER, role="twin", instance=self._name)
+        lease = await Lease.open(Access(url=self._store_url), cluster=CLUSTER, role="twin", instance=self._name)
         self.loop.leadership = self.leadership = Leadership(lease, role="twin")
         self.leadership.on_change.append(self.loop.poke)
         self.loop.on_stand_down = self._note

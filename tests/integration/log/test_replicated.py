@@ -9,20 +9,20 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import nats
 import pytest
 
 from tenure.domain.ids import LOG_START
 from tenure.events.fact import Lane, Recorded
+from tenure.log.access import Access, open_client
 from tenure.log.create import create
 from tenure.log.jetstream import JetStreamLog
+from tenure.log.permissions import make_keys, render, seed_file, users
 from tenure.log.port import Appended, Conflict, Expect, Unavailable
 from tenure.runtime.nats_server import find_nats_server
 from tests.contract.log_facts import CLUSTER, hosts, intake, report, runs
 from tests.contract.test_log import ALL_KINDS, read_all
 
 SHIPPED = Path(__file__).parents[3] / "deploy" / "nats"
-ROLES = ("operator", "gateway", "budget", "ranker", "placer", "health", "agent", "journal")
 START_S = 30.0
 
 
@@ -33,15 +33,18 @@ class Trio:
         base = 20_000 + os.getpid() % 2_000 * 6
         self.ports = [base + number for number in range(3)]
         self._routes = [base + 3 + number for number in range(3)]
-        self._root = root
+        self._root, self._keys = root, root / "keys"
+        self._users = ""
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def url(self, role: str) -> str:
-        """Where `role` connects, with its password."""
-        return ",".join(f"nats://{role}:{role}-password@127.0.0.1:{port}" for port in self.ports)
+    def access(self, role: str) -> Access:
+        """How `role` connects, with its key."""
+        url = ",".join(f"nats://127.0.0.1:{port}" for port in self.ports)
+        return Access(url=url, client=role, seed_file=seed_file(self._keys, role))
 
     def start(self) -> None:
-        environment = {**os.environ, **{f"TENURE_NATS_{role.upper()}": f"{role}-password" for role in ROLES}}
+        keys = make_keys(self._keys, list(users()))
+        self._users = render(keys, cluster=CLUSTER)
         for number in range(3):
             config = self._configure(number)
             command = [sys.executable, "-m", "tenure.runtime.orphan", str(os.getpid()), "9"]
@@ -49,7 +52,6 @@ class Trio:
                 self.processes.append(
                     subprocess.Popen(
                         [*command, str(find_nats_server()), "-c", str(config)],
-                        env=environment,
                         stdout=log,
                         stderr=log,
                     )
@@ -75,7 +77,7 @@ class Trio:
         ):
             assert shipped in text, f"{shipped} is no longer in the shipped configuration"
             text = text.replace(shipped, ours)
-        (folder / "users.conf").write_text((SHIPPED / "users.conf").read_text())
+        (folder / "users.conf").write_text(self._users)
         config = folder / "nats-server.conf"
         config.write_text(text)
         return config
@@ -95,7 +97,7 @@ async def _until_created(servers: Trio) -> None:
     deadline = time.monotonic() + START_S
     while True:
         try:
-            await create(url=servers.url("operator"), cluster=CLUSTER, replicas=3, max_gib=0)
+            await create(server=servers.access("operator"), cluster=CLUSTER, replicas=3, max_gib=0)
             return
         except Unavailable:  # the three have not found each other yet
             if time.monotonic() > deadline:
@@ -104,7 +106,7 @@ async def _until_created(servers: Trio) -> None:
 
 
 async def open_as(trio: Trio, role: str) -> JetStreamLog:
-    return await JetStreamLog.connect(trio.url(role), cluster=CLUSTER, client=role)
+    return await JetStreamLog.connect(trio.access(role), cluster=CLUSTER)
 
 
 def test_duplicates_and_races_end_as_on_one_server(trio: Trio) -> None:
@@ -187,7 +189,7 @@ def test_a_role_writes_only_its_own_lanes(trio: Trio) -> None:
             ("health", hosts(3), runs(3)),
             ("agent", report(4), intake(4)),
         ):
-            log = await JetStreamLog.connect(trio.url(role), cluster=CLUSTER)
+            log = await open_as(trio, role)
             await log.append([own])
             assert (await log.append([own])).duplicate
             with pytest.raises(Unavailable, match="permissions violation"):
@@ -237,7 +239,7 @@ def test_the_loss_of_one_server_loses_and_doubles_nothing(trio: Trio) -> None:
 
 async def leader(trio: Trio) -> int:
     """The number of the server that orders the log."""
-    client = await nats.connect(trio.url("operator").split(","))
+    client = await open_client(trio.access("operator"))
     answer = await client.request(f"$JS.API.STREAM.INFO.tenure-{CLUSTER}", timeout=5)
     await client.close()
     return int(json.loads(answer.data)["cluster"]["leader"].removeprefix("nats-"))

@@ -1,17 +1,29 @@
-"""Names of the log: subjects, ids, addresses. What is shown to people hides secrets."""
+"""Names of the log: subjects, who may say what on them, ids."""
 
 import pytest
 
+from tenure.domain.host import HostSpec
+from tenure.domain.ids import HostId, JobId, RunId
 from tenure.domain.refusal import Refusal
 from tenure.events.catalogue import KINDS
 from tenure.events.fact import Lane
 from tenure.events.intake import JobCancelRequested, JobSubmitted
 from tenure.events.placing import RunStarted
+from tenure.events.reports import (
+    CheckpointReported,
+    Heartbeat,
+    HostBeat,
+    HostRegistered,
+    HostSignal,
+    ReplicaExit,
+    ReplicasExited,
+    ReplicasStarted,
+    ReplicaStart,
+)
 from tenure.log.feed import _numbers
-from tenure.log.link import Access
 from tenure.log.port import check_ids
 from tenure.log.subjects import Subjects
-from tests.contract.log_facts import intake
+from tests.contract.log_facts import hosts, intake, report, runs
 
 
 def test_a_kind_has_one_subject_in_its_lane() -> None:
@@ -41,29 +53,43 @@ def test_a_cluster_name_is_one_word(name: str) -> None:
         Subjects(name)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "nats://token@nats-0:4222",
-        "nats://user:pass@nats-0:4222",
-        "nats://user:p@ss@nats-0:4222",
-        "tls://user:pass@nats-0:4222",
-    ],
-)
-def test_an_address_is_shown_without_its_secret(url: str) -> None:
-    assert Access(url=f"{url},{url}").shown == "nats-0:4222,nats-0:4222"
+def test_reports_are_written_under_their_speaker_and_read_from_all() -> None:
+    one, many = Subjects("h100", speaker=HostId("n1.lab")), Subjects("h100")
+    assert one.of(Heartbeat) == "tenure.h100.report.n1/lab.Heartbeat"
+    assert many.of(Heartbeat) == "tenure.h100.report.~.Heartbeat"
+    assert one.of_all([Heartbeat]) == many.of_all([Heartbeat]) == ["tenure.h100.report.*.Heartbeat"]
 
 
-def test_an_address_without_a_secret_is_shown_as_it_is() -> None:
-    assert Access(url="nats://nats-0:4222").shown == "nats-0:4222"
+def test_a_fact_counts_only_where_its_kind_belongs() -> None:
+    subjects = Subjects("h100")
+    made = [intake(1), runs(1), hosts(1), report(1)]
+    for fact in made:
+        for other in made:
+            assert subjects.vouches(subjects.of(type(other)), fact) == (fact is other)
+    assert not subjects.vouches("tenure.h200.intake.JobCancelRequested", intake(1))
 
 
-@pytest.mark.parametrize(
-    "url", ["", "foo", "nats://", "http://h:1", "nats://h:port", "nats://h:99999", "nats://h:1,", "nats://[::1"]
-)
-def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(Refusal, match="nats://HOST:PORT"):
-        Access(url=url)
+def test_a_speaker_says_nothing_of_other_hosts() -> None:
+    subjects = Subjects("h100", speaker=HostId("h1"))
+    for host in ("h1", "h2"):
+        spec = HostSpec(host=HostId(host), gpus=8, gpu_type="H100", block="b0", cluster="h100", address="127.0.0.1")
+        start, gone = (
+            ReplicaStart(replica=0, host=spec.host, at=1),
+            ReplicaExit(replica=0, host=spec.host, at=1, code=0),
+        )
+        own = HostBeat(host=HostId("h1"), gpus=8)
+        said = [
+            HostRegistered(at=1, agent="h1", hosts=(spec,)),
+            Heartbeat(at=1, agent="h1", hosts=(own, HostBeat(host=spec.host, gpus=8))),
+            ReplicasStarted(at=1, run=RunId("j.1"), job=JobId("j"), replicas=(start,)),
+            ReplicasExited(at=1, run=RunId("j.1"), job=JobId("j"), replicas=(gone,)),
+            CheckpointReported(at=1, run=RunId("j.1"), job=JobId("j"), host=spec.host),
+            HostSignal(at=1, host=spec.host),
+        ]
+        assert {type(fact) for fact in said} == {kind for kind in KINDS.values() if kind.lane is Lane.REPORT}
+        for fact in said:
+            assert subjects.vouches(subjects.of(type(fact)), fact) == (host == "h1")
+            assert Subjects("h100").vouches(Subjects("h100").of(type(fact)), fact), "who speaks for many, for all"
 
 
 @pytest.mark.parametrize("reply", ["$JS.ACK.s.c.1.70.9.1700000000.3", "$JS.ACK.dom.acc.s.c.1.70.9.1700000000.3.rnd"])

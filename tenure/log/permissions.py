@@ -1,0 +1,192 @@
+"""Who may write what: one table, from which the users of every nats-server are made (decision 0015).
+
+    python -m tenure.log.permissions --cluster NAME --hosts host-a,host-b --keys DIR > users.conf
+
+makes a key for each user that has none in DIR and prints the users for a server's configuration. Whatever is not in
+the table is refused by the server. Everybody below may read the whole log, nobody but the operator may make, change or
+remove one; each hears answers only under a name of its own.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import nkeys
+
+from tenure.domain.ids import HostId
+from tenure.domain.names import check_word
+from tenure.domain.refusal import Refusal
+from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
+from tenure.events.catalogue import KINDS, Kind
+from tenure.events.fact import Lane
+from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
+from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
+from tenure.events.ranking import RankingPublished
+from tenure.log.access import inbox_of
+from tenure.log.link import API
+from tenure.log.subjects import Subjects, host_token
+
+OPERATOR, AGENT, READER = "operator", "agent", "reader"
+LEASES = "tenure-leases"
+"""The bucket of leases, which the operator makes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What one user may do beside reading. `host`: of reports, only those of this host; None: of any."""
+
+    writes: tuple[Kind, ...] = ()
+    host: HostId | None = None
+    asks_agents: bool = False
+    answers_gateway: bool = False
+    lists_readers: bool = False
+    lease: str = ""
+    """Whose lease it may take: decision 0014."""
+
+
+GRANTS: Mapping[str, Grant] = {
+    "gateway": Grant(
+        writes=(
+            JobSubmitted,
+            JobCancelRequested,
+            DrainRequested,
+            ResumeRequested,
+            RepairCompleted,
+            BudgetTreeChanged,
+        ),
+        asks_agents=True,
+    ),
+    "budget": Grant(writes=(JobAdmitted, JobRejected, RunCharged), lease="budget"),
+    "ranker": Grant(writes=(RankingPublished,), lease="ranker"),
+    "placer": Grant(writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.RUNS), lease="placer"),
+    "health": Grant(
+        writes=(HostStateChanged, CapacityChanged, DrainCompleted, RepairRequested, RepairCompleted), lease="health"
+    ),
+    AGENT: Grant(writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.REPORT), answers_gateway=True),
+    "journal": Grant(lease="journal"),
+    READER: Grant(lists_readers=True),
+}
+"""By user. `agent` here speaks for any host: for virtual hosts. One of a real host is `agent_of(host)`."""
+
+
+def agent_of(host: HostId | None) -> str:
+    """The user that speaks for one real host; None: for any."""
+    return AGENT if host is None else f"{AGENT}-{host}"
+
+
+def users(hosts: Sequence[HostId] = ()) -> dict[str, Grant | None]:
+    """Everybody who is let in, with an agent for each of `hosts`, or without any the one of all. None: may all."""
+    shared = {name: grant for name, grant in GRANTS.items() if name != AGENT or not hosts}
+    own = {agent_of(host): replace(GRANTS[AGENT], host=host) for host in hosts}
+    return {OPERATOR: None, **shared, **own}
+
+
+def may_publish(grant: Grant, *, cluster: str) -> list[str]:
+    """The subjects a user may write to: its facts, and what reading takes."""
+    subjects = Subjects(cluster)
+    verbs = ["STREAM.INFO.{}", "STREAM.MSG.GET.{}", "CONSUMER.CREATE.{}", "CONSUMER.MSG.NEXT.{}.*"]
+    verbs += ["CONSUMER.DELETE.{}.*"] + ["CONSUMER.LIST.{}"] * grant.lists_readers
+    api = [f"{API}.{verb.format(subjects.stream)}" for verb in verbs]
+    api += _lease(f"{cluster}.{grant.lease}") if grant.lease else []
+    asking = [f"tenure-data.{cluster}.logs.*"] if grant.asks_agents else []
+    facts = subjects.of_all(grant.writes)
+    if grant.host is not None:
+        facts = [Subjects(cluster, speaker=grant.host).of(kind) for kind in grant.writes]
+    return [*api, *asking, *facts]
+
+
+def _lease(key: str) -> list[str]:
+    entry = f"$KV.{LEASES}.{key}"
+    return [entry, f"{API}.STREAM.INFO.KV_{LEASES}", f"{API}.DIRECT.GET.KV_{LEASES}.{entry}"]
+
+
+def may_subscribe(name: str, grant: Grant, *, cluster: str) -> list[str]:
+    """The subjects a user may listen to: answers to itself, and for an agent questions for output."""
+    host = "*" if grant.host is None else host_token(grant.host)
+    questions = [f"tenure-data.{cluster}.logs.{host}"] if grant.answers_gateway else []
+    return [f"{inbox_of(name)}.>", *questions]
+
+
+def render(keys: Mapping[str, str], *, cluster: str, hosts: Sequence[HostId] = ()) -> str:
+    """The `authorization` block of a nats-server. `keys`: by user its public key, or `$NAME` of a variable with it."""
+    lines = ["authorization {", "  users: ["]
+    for name, grant in users(hosts).items():
+        lines.append(f"    # {name}")
+        if grant is None:
+            lines.append(f"    {{ nkey: {keys[name]} }}")
+            continue
+        lines.append(f"    {{ nkey: {keys[name]}, permissions: {{")
+        lines.append(f"        subscribe: [{_listed(may_subscribe(name, grant, cluster=cluster))}]")
+        if grant.answers_gateway:
+            lines.append("        allow_responses: true")
+        lines.append("        publish: [")
+        lines += [f"          {_quoted(subject)}" for subject in may_publish(grant, cluster=cluster)]
+        lines.append("        ] } }")
+    return "\n".join([*lines, "  ]", "}", ""])
+
+
+def make_keys(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """A seed for each user in `folder` (0700, the files 0600), made where there is none; returns the public keys.
+
+    Raises `Refusal`.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        return {name: _public_key(seed_file(folder, name)) for name in names}
+    except OSError as error:
+        raise Refusal(
+            field=str(folder), problem=f"keys cannot be kept there: {error.strerror}", fix="make it yours"
+        ) from error
+
+
+def seed_file(folder: Path, name: str) -> Path:
+    """Where the seed of a user lies."""
+    return folder / f"nats-{name}.seed"
+
+
+def _public_key(path: Path) -> str:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        path.chmod(0o600)
+    else:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER) + b"\n")
+    try:
+        return str(nkeys.from_seed(bytearray(path.read_bytes().strip())).public_key.decode())
+    except (nkeys.NkeysError, ValueError) as error:
+        raise Refusal(field=str(path), problem="holds no seed", fix="remove it: a new one is made") from error
+
+
+def _listed(subjects: Sequence[str]) -> str:
+    return ", ".join(_quoted(subject) for subject in subjects)
+
+
+def _quoted(subject: str) -> str:
+    assert '"' not in subject and "\\" not in subject, "words of subjects hold neither"
+    return f'"{subject}"'
+
+
+def main() -> int:
+    """The command. Exit status 1 with one line on stderr when the keys cannot be made."""
+    parser = argparse.ArgumentParser(prog="python -m tenure.log.permissions", description="Users of the log's servers.")
+    parser.add_argument("--cluster", required=True, help="name of the log")
+    parser.add_argument("--hosts", default="", help="names of the real hosts, separated by commas; none: virtual ones")
+    parser.add_argument("--keys", type=Path, required=True, help="folder of the seeds; each goes to its role alone")
+    given = parser.parse_args()
+    try:
+        hosts = [HostId(check_word(host, field="--hosts")) for host in given.hosts.split(",") if host]
+        keys = make_keys(given.keys, list(users(hosts)))
+        print(render(keys, cluster=given.cluster, hosts=hosts), end="")
+    except Refusal as refusal:
+        print(refusal, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
