@@ -4,7 +4,7 @@ Its own reports of health it reads to know after a restart what it has said.
 """
 
 from services.agent.machine import came_first
-from services.agent.state import Registration, State, Wanted
+from services.agent.state import Registration, State, Wanted, news_of_care
 from tenure.domain.host import HostState
 from tenure.domain.reasons import EndCause
 from tenure.domain.units import Millis
@@ -51,7 +51,10 @@ def evolve(state: State, recorded: Recorded, *, suspect_after_ms: Millis) -> Non
     elif isinstance(fact, HostStateChanged):
         _host_changed(state, fact)
     elif isinstance(fact, HostSignal) and any(spec.host == fact.host for spec in state.hosts):
-        core.signals[fact.host] = still_open(core.signals.get(fact.host, ()), fact.signals)
+        known = core.signals.get(fact.host, ())
+        if core.host_states.get(fact.host) is HostState.HEALTHY and news_of_care(known, fact):
+            core.unanswered[fact.host] = None
+        core.signals[fact.host] = still_open(known, fact.signals)
 
 
 def _registered(state: State, fact: HostRegistered, *, suspect_after_ms: Millis) -> None:
@@ -67,8 +70,13 @@ def _registered(state: State, fact: HostRegistered, *, suspect_after_ms: Millis)
 
 
 def _host_changed(state: State, fact: HostStateChanged) -> None:
+    core = state.core
     if any(spec.host == fact.host for spec in state.hosts):
-        state.core.host_states[fact.host] = fact.state
+        core.host_states[fact.host] = fact.state
+        core.unanswered.pop(fact.host, None)
+        core.fatal.pop(fact.host, None)
+        if fact.state is HostState.DRAINING and fact.fatal:
+            core.fatal[fact.host] = None
     if fact.state is HostState.LOST:
         _give_up(state, fact)
 

@@ -25,6 +25,7 @@ from services.agent.process.launcher_client import LauncherClient
 from services.agent.process.replicas import Replicas
 from services.agent.run_files import RunFiles, newest_change
 from services.agent.state import Checkpoint, Key, Replica, State
+from services.agent.watch.verdict import word_on_host
 from tenure.domain.ids import HostId, RunId
 from tenure.domain.job import ReplicaPlace
 from tenure.domain.policy import Policy
@@ -257,6 +258,7 @@ class Hands:
 
     async def _report_exit(self, replica: Replica, ended: process.ReplicaExit) -> None:
         await asyncio.gather(self._look_for_checkpoints([replica]), self.look_again(replica.host))  # S63
+        await word_on_host(self.state, replica)
         async with self._beating:
             replica.exit = self._exit_of(replica, ended)
         self._seen(replica)

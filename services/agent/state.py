@@ -12,6 +12,7 @@ import msgspec
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import LOG_START, HostId, JobId, Position, RunId
 from tenure.domain.job import ReplicaPlace
+from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
 from tenure.events.placing import RunAssigned
 from tenure.events.reports import HealthSignal, Heartbeat, HostSignal, ReplicaExit
@@ -50,6 +51,21 @@ class Core(msgspec.Struct, kw_only=True):
     runs: dict[RunId, Wanted] = {}
     signals: dict[HostId, tuple[HealthSignal, ...]] = {}
     """The open incidents of hosts of this agent, as they were last said."""
+    unanswered: dict[HostId, None] = {}
+    """Healthy hosts of ours of which something grave is said that the health role has not spoken of yet ..."""
+    fatal: dict[HostId, None] = {}
+    """... and those whose runs it ends."""
+
+
+def news_of_care(known: tuple[HealthSignal, ...], said: HostSignal) -> bool:
+    """Whether it tells of an incident that asks for more than to be watched, and did not when it was last told."""
+    before = {signal.incident: signal.severity.rank for signal in known}
+    return any(
+        not signal.over
+        and signal.severity is not Severity.WATCH
+        and signal.severity.rank > before.get(signal.incident, Severity.WATCH.rank)
+        for signal in said.signals
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,6 +162,15 @@ class State:
         for key in self._keys.pop(run, ()):
             del self.replicas[key]
             self.unsaid.pop(key, None)
+
+    def awaits_verdict(self, key: Key, host: HostId) -> bool:
+        """Whether the log is about to say what becomes of the host, and of this run on it (S62, S63)."""
+        pending = self.pending_signals
+        if pending is not None and pending.host == host and news_of_care(self.core.signals.get(host, ()), pending):
+            return True
+        wanted = self.core.runs.get(key.run)
+        to_stop = host in self.core.fatal and wanted is not None and not wanted.stop
+        return to_stop or host in self.core.unanswered
 
     def of_run(self, run: RunId) -> list[Replica]:
         """The replicas of a run that this agent has seen, in order."""

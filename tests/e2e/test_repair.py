@@ -42,6 +42,31 @@ def roles(tmp_path: Path) -> Iterator[Roles]:
         yield roles
 
 
+def test_a_job_that_dies_of_its_gpu_has_not_failed(roles: Roles, tmp_path: Path) -> None:
+    """S62: the process is gone before anybody has read of the GPU. Its run is lost with the host, and refunded."""
+    (tmp_path / "kmsg").touch()
+    sources = ["--set", "signals.kernel=30s", "--set", f"signals.kernel_log={tmp_path}/kmsg"]
+    roles.start("agent", "--hosts", "2x2", *sources)
+    client = roles.client()
+    client.set_shares([Budget(path="lab", share_percent=100)], user="ana", merge=False)
+    work = 'if [ "$TENURE_RESUME_COUNT" = 1 ]; then exit 0; fi; sleep 1; echo "$1" >> "$0/kmsg"; exit 1'
+    command = ["/bin/sh", "-c", work, str(tmp_path), GRAVE.strip()]
+    spec = JobSpec(budget="lab", replicas=1, gpus_per_replica=2, min_runtime_ms=600_000, command=command)
+    job_id = client.submit(spec)
+    job = next(job for job in client.watch(job_id) if job.state in FINAL)
+    assert [(run.state, [held.host for held in run.hosts]) for run in job.runs] == [
+        ("host_lost", ["h000"]),
+        ("completed", ["h001"]),
+    ]
+    assert job.state == "completed"
+    recorded = roles.recorded()
+    check_log(recorded)
+    (first,) = [
+        entry.fact for entry in recorded if isinstance(entry.fact, RunCharged) and entry.fact.run.endswith(".1")
+    ]
+    assert first.charged_gpu_ms == 0 < first.refunded_gpu_ms
+
+
 def test_a_lost_gpu_is_repaired_without_a_person(roles: Roles, tmp_path: Path) -> None:
     (tmp_path / "kmsg").touch()
     sources = ["--set", "signals.kernel=100ms", "--set", f"signals.kernel_log={tmp_path}/kmsg"]

@@ -98,7 +98,7 @@ def test_a_clock_three_hours_off_is_said_and_moves_nothing(roles: Roles, ahead: 
     began = time.time_ns() // 1_000_000
     shifted = ["/usr/bin/env", f"LD_PRELOAD={ahead}", "date", "+%s"]
     assert int(subprocess.check_output(shifted)) * SECOND > began + 2 * HOUR, "the library works"
-    roles.start("agent", "--hosts", "1x2", "--set", "signals.clock=100ms", environment={"LD_PRELOAD": ahead})
+    roles.start("agent", "--hosts", "2x2", "--set", "signals.clock=100ms", environment={"LD_PRELOAD": ahead})
     client = roles.client()
     client.set_shares([Budget(path="lab", share_percent=100)], user="ana", merge=False)
     spec = JobSpec(budget="lab", gpus_per_replica=2, replicas=1, min_runtime_ms=MINUTE, command=["/bin/date", "+%s"])

@@ -26,6 +26,8 @@ SAY_EVERY_MS: Millis = 10 * SECOND
 """Reports are at least so far apart, but for the gravest signals."""
 LOOK_S = 2.0
 """Between two runs a host is looked at for so long at most."""
+AT_ONCE_MS: Millis = 5 * SECOND
+"""For so long after such a look what asks for a drain is said at once, too."""
 QUICK_MS: Millis = MINUTE
 """What is read so often is quickly read."""
 WATCHDOG = "watchdog"
@@ -42,6 +44,7 @@ class Monitor:
         self._incidents = Incidents(window_ms=window_ms)
         self._pending: HostSignal | None = None
         self._said_at: Millis = 0
+        self._at_once_until: Millis = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._begun: dict[str, int] = {}
         """Reads of each source that were begun, and are done ..."""
@@ -89,6 +92,7 @@ class Monitor:
         def all_read() -> bool:
             return all(self._done.get(name, 0) >= number for name, number in wanted.items())
 
+        self._at_once_until = self._clock.now() + AT_ONCE_MS
         async with self._changed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait_for(all_read), limit_s)
@@ -159,8 +163,9 @@ class Monitor:
             return
         now = self._clock.now()
         due = self._incidents.due(now)
-        grave = any(signal.severity is Severity.FATAL and not signal.over for signal in due)
-        if not due or (now - self._said_at < SAY_EVERY_MS and not grave):
+        grave = (Severity.FATAL, Severity.DRAIN) if now < self._at_once_until else (Severity.FATAL,)
+        at_once = any(signal.severity in grave and not signal.over for signal in due)
+        if not due or (now - self._said_at < SAY_EVERY_MS and not at_once):
             return
         self._pending = HostSignal(at=now, id=FactId(f"{self._host}-health-{now}"), host=self._host, signals=tuple(due))
         self.report(self._pending)

@@ -112,7 +112,11 @@ def _end(run: Run, job: Job, lost: list[HostId], state: State, now: Millis) -> I
     ended_at = max([gone.at for gone in run.exited.values()] + last_signs, default=now)
     failure = first_failure(run.exited.values())
     stop = run.stop
-    if lost and (stop is None or stop.cause_of_end not in (EndCause.CANCELLED, EndCause.FAILED)):
+    broken = stop is not None and stop.why.reason is Reason.STOP_GANG_BROKEN
+    dying = [host for host in run.hosts if broken and state.core.hosts[host].fatal]  # it broke for its host (S62)
+    lost = dying or lost
+    own_end = stop is not None and stop.cause_of_end in (EndCause.CANCELLED, EndCause.FAILED)
+    if dying or (lost and not own_end):
         cause, by = EndCause.HOST_LOST, str(lost[0])
         started = run.started_at is not None or not any(_gave_up(run, host) for host in lost)
         loss: dict[str, Number] = {"host": lost[0], "hosts_lost": len(lost), "started": started}

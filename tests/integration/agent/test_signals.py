@@ -2,8 +2,10 @@
 
 import asyncio
 import itertools
+import os
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -12,22 +14,27 @@ import pytest
 from services.agent.log_clock import LogClock
 from services.agent.signals.signal import raise_signal
 from services.agent.watch.logs import KernelLog, LogTail
-from services.agent.watch.monitor import Monitor
+from services.agent.watch.monitor import LOOK_S, Monitor
 from services.agent.watch.sources import Ports, Source, sources_of
-from tenure.domain.host import HostSpec
+from services.agent.watch.verdict import VERDICT_S
+from tenure.domain.host import HostSpec, HostState
+from tenure.domain.ids import FactId
 from tenure.domain.job import Launch
 from tenure.domain.severity import Severity
 from tenure.domain.units import SECOND
+from tenure.events.hosts import HostStateChanged
+from tenure.events.placing import RunPreemptionRequested
 from tenure.events.reports import HealthSignal, HostSignal
 from tenure.log.memory import MemoryLog
 from tenure.runtime.clock import WallClock
 from tenure.runtime.signal_options import CheckOption, SignalOptions
 from tests.integration.agent.conftest import until, wall_clock
 from tests.integration.agent.live import HOST, beats, exits, living
-from tests.unit.agent.runs import assigned
+from tests.unit.agent.runs import JOB, RUN, WHY, assigned
 from tests.unit.agent.test_machine_signals import make_port
 
 GRAVE = "NVRM: Xid (PCI:0000:0a:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+CARE = "NVRM: Xid (PCI:0000:0a:00): 64, pid=1, name=x, Row Remapper: recording failed\n"
 MILD = "NVRM: Xid (PCI:0000:0b:00): 13, pid=1, name=x, Graphics Exception\n"
 
 
@@ -89,6 +96,63 @@ def test_between_two_runs_the_host_is_looked_at(tmp_path) -> None:
             assert codes(log) == ["xid_79"]
 
     play(story)
+
+
+@pytest.mark.parametrize(("line", "fatal"), [(GRAVE, True), (CARE, False)], ids=["lost", "care"])
+def test_an_exit_is_told_after_the_word_on_its_host(tmp_path, line: str, fatal: bool) -> None:
+    """S62, S63: whoever hears of the free GPUs knows already what became of the host, and of the run."""
+    kernel = tmp_path / "kmsg"
+    kernel.write_text(MILD)
+    options = SignalOptions(every_ms={"kernel": 60_000}, kernel_log=kernel)
+
+    async def story(log: MemoryLog) -> None:
+        async with living(log, tmp_path, heartbeat_ms=200, signals=options):
+            await log.append([host_is(HostState.HEALTHY, id="healthy")])
+            await until(lambda: codes(log) == ["xid_13"])  # a report was just now
+            command = ("/bin/sh", "-c", 'echo "$0" >> "$1"; exit 1', line.strip(), str(kernel))
+            await log.append([assigned(HOST, id="assigned-1", launch=Launch(command=command))])
+            await until(lambda: len(codes(log)) == 2)
+            assert exits(log) == 0, "its exit waits for a word on the host"
+            state = HostState.DRAINING if fatal else HostState.SUSPECT
+            await log.append([host_is(state, id="verdict", fatal=fatal)])
+            if fatal:
+                order = RunPreemptionRequested(at=wall_clock(), id=FactId("stop"), run=RUN, job=JOB, by=HOST, why=WHY)
+                await log.append([order])
+            await until(lambda: exits(log) == 1)
+        kinds = [type(entry.fact).__name__ for entry in log.recorded]
+        assert kinds.index("ReplicasExited") > kinds.index("RunPreemptionRequested" if fatal else "HostSignal")
+
+    play(story)
+
+
+def test_nobody_waits_long_for_a_word_or_for_a_source_that_hangs(tmp_path) -> None:
+    """The look between two runs is bounded: by a source that does not answer, and by a health role that is away."""
+    kernel = tmp_path / "kmsg"
+    os.mkfifo(tmp_path / "uptime")  # reading it hangs
+    kernel.write_text("")
+    options = SignalOptions(every_ms={"kernel": 60_000}, kernel_log=kernel, proc=tmp_path)
+
+    async def story(log: MemoryLog) -> None:
+        async with living(log, tmp_path, heartbeat_ms=200, signals=options):
+            await log.append([host_is(HostState.HEALTHY, id="healthy")])
+            await until(lambda: bool(beats(log)))
+            command = ("/bin/sh", "-c", 'echo "$0" >> "$1"', GRAVE.strip(), str(kernel))
+            await log.append([assigned(HOST, id="assigned-1", launch=Launch(command=command))])
+            await until(lambda: kernel.read_text() != "")
+            began = time.monotonic()
+            await until(lambda: exits(log) == 1)
+            assert LOOK_S <= time.monotonic() - began < LOOK_S + VERDICT_S + 5
+
+    play(story)
+    with (tmp_path / "uptime").open("w") as release:
+        release.write("1.0 1.0")
+
+
+def host_is(state: HostState, *, id: str, fatal: bool = False) -> HostStateChanged:
+    at = wall_clock()
+    return HostStateChanged(
+        at=at, id=FactId(id), host=HOST, state=state, previous=None, last_seen=at, why=WHY, fatal=fatal
+    )
 
 
 def test_a_successor_does_not_say_again_what_the_log_has(tmp_path) -> None:
