@@ -24,7 +24,7 @@ def decide(state: State, now: Millis, *, agent: str, policy: Policy) -> Decision
     if rival is not None:
         give_way = GiveWay(host=rival[0], rival=rival[1])
         return Decision(assumes=state.position, facts=[], instructions=[give_way], wake_at=None)
-    instructions = [instruction for run in state.attention for instruction in steer(state, run)]
+    instructions = [instruction for run in state.attention for instruction in steer(state, run, now)]
     facts, said = news(state)
     if not state.registered:
         fact_id = FactId(f"{agent}-registered-{now}")

@@ -3,7 +3,7 @@
 Its own reports of health it reads to know after a restart what it has said.
 """
 
-from services.agent.machine import came_first
+from services.agent.machine import came_first, replaces
 from services.agent.state import Registration, State, Wanted, news_of_care
 from tenure.domain.host import HostState
 from tenure.domain.reasons import EndCause
@@ -67,6 +67,8 @@ def _registered(state: State, fact: HostRegistered, *, suspect_after_ms: Millis)
         state.core.registrations[spec.host] = Registration(machine=fact.machine, at=fact.at)
         if fact.machine == state.machine and came_first(before, fact, within_ms=suspect_after_ms):
             state.rival = (spec.host, before) if before is not None else None
+        elif replaces(before, fact, state.machine, within_ms=suspect_after_ms):
+            state.rival = (spec.host, state.core.registrations[spec.host])
 
 
 def _host_changed(state: State, fact: HostStateChanged) -> None:

@@ -49,6 +49,7 @@ class Hands:
         policy: Policy,
     ) -> None:
         self.poke: Callable[[], None] = lambda: None
+        self.look_back: Callable[[], None] = lambda: None
         self.signals_said: Callable[[], None] = lambda: None
         self.look_again: Callable[[HostId], Awaitable[None]] = lambda _: asyncio.sleep(0)
         self.state: State
@@ -90,6 +91,8 @@ class Hands:
             raise self.failure
         for instruction in instructions:
             match instruction:
+                case StartReplica() if instruction.is_old(self._clock.now()):
+                    self.look_back()
                 case StartReplica(assigned=assigned, place=place):
                     replica = Replica(key=Key(assigned.run, place.replica), assigned=assigned, place=place)
                     if self._leaving:

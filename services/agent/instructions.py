@@ -8,6 +8,9 @@ from tenure.domain.job import ReplicaPlace
 from tenure.domain.units import Millis
 from tenure.events.placing import RunAssigned
 
+OLD_AFTER: Millis = 2_000
+"""An agent that was suspended for longer reads the log again before it starts anything."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartReplica:
@@ -15,6 +18,11 @@ class StartReplica:
 
     assigned: RunAssigned
     place: ReplicaPlace
+    decided_at: Millis
+
+    def is_old(self, now: Millis) -> bool:
+        """Whether so much time has passed that another agent may speak for the host by now."""
+        return now - self.decided_at > OLD_AFTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

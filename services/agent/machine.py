@@ -25,6 +25,13 @@ def came_first(before: Registration | None, fact: HostRegistered, *, within_ms: 
     return before is not None and not is_same_machine(before.machine, fact.machine) and fact.at - before.at < within_ms
 
 
+def replaces(before: Registration | None, fact: HostRegistered, machine: str, *, within_ms: Millis) -> bool:
+    """Whether another machine speaks for the host now in place of ours, which had been silent when it did."""
+    ours = before is not None and before.machine == machine
+    other = not is_same_machine(fact.machine, machine)
+    return ours and other and not came_first(before, fact, within_ms=within_ms)
+
+
 def find_rival(state: State, now: Millis, *, suspect_after_ms: Millis) -> tuple[HostId, Registration] | None:
     """A host of ours that another machine spoke for last and speaks for still, and that machine."""
     for spec in state.hosts:

@@ -35,6 +35,7 @@ from tenure.log.port import Log
 from tenure.runtime.cluster_file import load_cluster, parse_hosts
 from tenure.runtime.loop import Loop
 from tenure.runtime.options import SIGNALS, load_section
+from tenure.runtime.own_folder import OwnFolder
 from tenure.runtime.service import (
     Service,
     announce_ready,
@@ -74,6 +75,7 @@ async def serve(service: Service) -> None:
     stop = stop_on_signals()
     arguments = service.arguments
     providers, specs = make_hosts(arguments)
+    folder = own_folder(service)
     agent, machine = agent_name(specs), machine_name(service.connection.data)
     signals = signal_options(service, specs)
     speaker = specs[0].host if arguments.provider == "nvidia" else None
@@ -93,7 +95,7 @@ async def serve(service: Service) -> None:
     try:
         own = role(service.policy, agent=agent, hosts=specs, machine=machine)
         loop = await make_loop(service, own, log, perform=hands.perform, clock=clock)
-        hands.poke = loop.poke
+        hands.poke, hands.look_back = loop.poke, loop.look_back
         server = LogServer(logs, hands.replicas, is_over=hands.is_over)
 
         async def restored(state: State) -> None:
@@ -116,6 +118,19 @@ async def serve(service: Service) -> None:
         await logs.close()
         await hands.close()
         await log.close()
+        folder.release()
+
+
+def own_folder(service: Service) -> OwnFolder:
+    """The agent's folder, until this process ends. Raises `Refusal` if another agent works on it."""
+    folder = OwnFolder(service.connection.data / "lead" / service.role)
+    if not folder.name:
+        raise Refusal(
+            field="--data",
+            problem=f"another agent works on {service.connection.data}",
+            fix="stop that one first, or give this one another --host and a --data of its own",
+        )
+    return folder
 
 
 def signal_options(service: Service, specs: Sequence[HostSpec]) -> SignalOptions:

@@ -99,6 +99,11 @@ class Loop(Generic[S]):
         """Decide again soon: something that is no fact has changed (the shell's own observations)."""
         self._poked.set()
 
+    def look_back(self) -> None:
+        """Time has passed unseen: read what came meanwhile before anything is decided."""
+        self.behind = True
+        self.poke()
+
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Fold nothing new meanwhile: the process has something more urgent to do, and soon done."""

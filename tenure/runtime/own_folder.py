@@ -4,32 +4,30 @@ A process that owns a folder comes after whoever owned it before: that one has e
 """
 
 import fcntl
-import logging
 import os
 import uuid
 from pathlib import Path
 from typing import IO
-
-logger = logging.getLogger(__name__)
 
 
 class OwnFolder:
     """The name of one role's data folder, kept in it. `name` is empty while another process owns the folder."""
 
     def __init__(self, path: Path) -> None:
-        """`path`: the file with the name. Raises OSError. The folder is owned until this process ends."""
+        """`path`: the file with the name. Raises OSError. The folder is owned until `release`, or this process ends."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file: IO[str] = path.open("a+")
         self.name = ""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            logger.warning(
-                "another process of this role works on %s: give each a --data of its own", path.parent.parent
-            )
             return
         self._file.seek(0)
         self.name = self._file.read().strip() or self._make()
+
+    def release(self) -> None:
+        """Let another process have it."""
+        self._file.close()
 
     def _make(self) -> str:
         name = uuid.uuid4().hex

@@ -160,6 +160,8 @@ async def taking_part(
     The ready file is written then, and again whenever another process leads. Raises `Unavailable`.
     """
     folder = OwnFolder(service.connection.data / "lead" / service.role)
+    if not folder.name:
+        logger.warning("another %s works on %s: give each a --data of its own", service.role, service.connection.data)
     lease = await Lease.open(
         service.connection.log,
         cluster=service.connection.cluster,
@@ -193,6 +195,7 @@ async def taking_part(
     finally:
         await leadership.leave()
         await leadership.close()
+        folder.release()
 
 
 async def announce_ready(service: Service, ready: asyncio.Event, details: dict[str, object]) -> None:

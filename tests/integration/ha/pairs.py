@@ -29,12 +29,11 @@ class Pairs:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: list[Client] = []
 
-    def start(self, name: str, *own: str, command: Sequence[str] = COMMAND) -> None:
-        """Start a process; its role is its name without digits."""
+    def start(self, name: str, *own: str, command: Sequence[str] = COMMAND, data: str = "") -> None:
+        """Start a process; its role is its name without digits. `data`: whose folder it works on, if not its own."""
         role = name.rstrip("0123456789")
-        (self.folder / name).mkdir(exist_ok=True)
         self._ready_file(name).unlink(missing_ok=True)
-        arguments = ["--nats", self._url(role), "--cluster", "pairs", "--data", str(self.folder / name)]
+        arguments = ["--nats", self._url(role), "--cluster", "pairs", "--data", str(self.folder / (data or name))]
         arguments += ["--ready-file", str(self._ready_file(name)), *self._more, *own]
         arguments += [word for knob in KNOBS for word in ("--set", knob)]
         with (self.folder / f"{name}.log").open("ab") as log:

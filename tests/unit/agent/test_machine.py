@@ -84,6 +84,16 @@ def test_of_two_that_start_at_the_same_time_the_first_in_the_log_stays() -> None
     assert next(type(order) for order in first.decide(now=20).instructions) is StartReplica
 
 
+def test_an_agent_that_was_suspended_and_replaced_starts_nothing_when_it_wakes() -> None:
+    old = Agent("aaaa.1")
+    (said, *_) = old.decide(now=0).facts
+    old.state.registered = True
+    old.hear(said, changed(HostState.HEALTHY), changed(HostState.LOST))
+    old.hear(registered("bbbb.2", POLICY.suspect_after_ms), changed(HostState.HEALTHY), assigned(HOST))
+    (order,) = old.decide(now=3_600_000).instructions
+    assert isinstance(order, GiveWay) and order.rival.machine == "bbbb.2"
+
+
 def test_a_machine_keeps_its_name_and_a_copy_of_its_disk_is_told_apart(tmp_path: Path) -> None:
     first, again, other = machine_name(tmp_path), machine_name(tmp_path), machine_name(tmp_path / "other")
     assert first != again and is_same_machine(first, again)
