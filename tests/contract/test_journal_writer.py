@@ -1,6 +1,7 @@
 """Exactly once, whatever dies in between: the writer on a real engine, killed at every point of a batch."""
 
 import threading
+import time
 from typing import Any, cast
 
 import pytest
@@ -114,6 +115,19 @@ def check_totals(client: Client, told: Story) -> None:
     kinds = [type(r.fact).__name__ for r in told.recorded]
     assert len(found["capacity"]) == kinds.count("CapacityChanged")
     assert len(found["demand"]) == kinds.count("JobAdmitted") + kinds.count("JobFinished")
+
+
+def test_what_a_suspended_journal_had_in_hand_is_not_written(client: Client) -> None:
+    """The database remembers the tokens of some batches only: another journal may have written more meanwhile."""
+    told = lab()
+    writer = Writer(client)
+    writer.resume("log")
+    batch = batches(told.recorded, size=5)[0]
+    with pytest.raises(Overtaken, match="took so long"):
+        writer.write(batch, until=time.monotonic() - 1)
+    assert visible_position(client) == 0
+    writer.write(batch, until=time.monotonic() + 60)
+    assert visible_position(client) == batch.last
 
 
 def test_the_same_batch_twice_counts_once(client: Client) -> None:
