@@ -1,4 +1,6 @@
-"""`python -m tenure.log.create`: makes a cluster's log before its roles start, for servers that several machines share.
+"""`python -m tenure.log.create`: makes a cluster's log and the store of leases before its roles start.
+
+For servers that several machines share.
 
 Where one machine runs everything this is not needed: the first role makes the log.
 """
@@ -10,6 +12,7 @@ import sys
 from tenure.domain.refusal import Refusal
 from tenure.log.access import Access
 from tenure.log.jetstream import JetStreamLog
+from tenure.log.lease import make_store
 from tenure.log.options import add_log_arguments, log_access
 from tenure.log.permissions import OPERATOR
 from tenure.log.port import Unavailable
@@ -21,6 +24,7 @@ async def create(*, server: str | Access, cluster: str, replicas: int, max_gib: 
         server, cluster=cluster, replicas=replicas, max_bytes=max_gib << 30 if max_gib else None
     )
     try:
+        await make_store(Access(url=server) if isinstance(server, str) else server, replicas=log.replicas)
         return await log.identity()
     finally:
         await log.close()

@@ -75,17 +75,7 @@ class Lease:
 
         `instance` names the data folder that this process owns: what an earlier process on it held is its own.
         """
-        try:
-            connection = await open_client(
-                access,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=RETRY_S,
-                connect_timeout=2,
-                ping_interval=5,
-                error_cb=_note,
-            )
-        except (NatsError, OSError) as error:
-            raise Unavailable(f"the NATS server does not let us in: {error}") from error
+        connection = await _connect(access)
         try:
             store = await open_store(connection, replicas=replicas)
         except BaseException:
@@ -170,6 +160,29 @@ class Lease:
     def _value(self, *, since: Millis) -> bytes:
         self.holder = msgspec.structs.replace(self.holder, since=since)
         return msgspec.json.encode(self.holder)
+
+
+async def _connect(access: Access) -> Client:
+    try:
+        return await open_client(
+            access,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=RETRY_S,
+            connect_timeout=2,
+            ping_interval=5,
+            error_cb=_note,
+        )
+    except (NatsError, OSError) as error:
+        raise Unavailable(f"the NATS server does not let us in: {error}") from error
+
+
+async def make_store(access: Access, *, replicas: int) -> None:
+    """Make the bucket where it does not exist, for roles that may not. Raises `Unavailable`."""
+    connection = await _connect(access)
+    try:
+        await open_store(connection, replicas=replicas)
+    finally:
+        await connection.close()
 
 
 async def open_store(connection: Client, *, replicas: int) -> KeyValue:

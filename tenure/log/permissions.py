@@ -24,14 +24,14 @@ from tenure.events.catalogue import KINDS, Kind
 from tenure.events.fact import Lane
 from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
+from tenure.events.leading import BudgetLeadTaken, HealthLeadTaken, RankerLeadTaken
 from tenure.events.ranking import RankingPublished
 from tenure.log.access import inbox_of
+from tenure.log.lease import BUCKET
 from tenure.log.link import API
 from tenure.log.subjects import Subjects, host_token
 
 OPERATOR, AGENT, READER = "operator", "agent", "reader"
-LEASES = "tenure-leases"
-"""The bucket of leases, which the operator makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +59,12 @@ GRANTS: Mapping[str, Grant] = {
         ),
         asks_agents=True,
     ),
-    "budget": Grant(writes=(JobAdmitted, JobRejected, RunCharged), lease="budget"),
-    "ranker": Grant(writes=(RankingPublished,), lease="ranker"),
+    "budget": Grant(writes=(JobAdmitted, JobRejected, RunCharged, BudgetLeadTaken), lease="budget"),
+    "ranker": Grant(writes=(RankingPublished, RankerLeadTaken), lease="ranker"),
     "placer": Grant(writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.RUNS), lease="placer"),
     "health": Grant(
-        writes=(HostStateChanged, CapacityChanged, DrainCompleted, RepairRequested, RepairCompleted), lease="health"
+        writes=(HostStateChanged, CapacityChanged, DrainCompleted, RepairRequested, RepairCompleted, HealthLeadTaken),
+        lease="health",
     ),
     AGENT: Grant(writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.REPORT), answers_gateway=True),
     "journal": Grant(lease="journal"),
@@ -99,8 +100,8 @@ def may_publish(grant: Grant, *, cluster: str) -> list[str]:
 
 
 def _lease(key: str) -> list[str]:
-    entry = f"$KV.{LEASES}.{key}"
-    return [entry, f"{API}.STREAM.INFO.KV_{LEASES}", f"{API}.DIRECT.GET.KV_{LEASES}.{entry}"]
+    """Its own entry may be written, every entry read."""
+    return [f"$KV.{BUCKET}.{key}", f"{API}.STREAM.INFO.KV_{BUCKET}", f"{API}.STREAM.MSG.GET.KV_{BUCKET}"]
 
 
 def may_subscribe(name: str, grant: Grant, *, cluster: str) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from tenure.log.access import Access
 from tenure.sdk.client import Client
 from tenure.v1.budgets_pb2 import Budget
 from tenure.v1.jobs_pb2 import JobSpec
@@ -16,6 +17,7 @@ from tenure.v1.jobs_pb2 import JobSpec
 T = TypeVar("T")
 PATIENCE_S = 60.0
 STOP_S = 20.0
+CLUSTER = "pairs"
 KNOBS = ("heartbeat=500ms", "suspect_after=4s", "lost_after=60s")
 COMMAND = (sys.executable, "-m", "services")
 
@@ -23,9 +25,9 @@ COMMAND = (sys.executable, "-m", "services")
 class Pairs:
     """Processes by name: `placer` and `placer2` are two of the role placer. Ends what it started, by pid."""
 
-    def __init__(self, folder: Path, url: Callable[[str], str], *, more: Sequence[str] = ()) -> None:
-        """`url`: where a role finds the log. `more`: arguments of every role."""
-        self.folder, self._url, self._more = folder, url, tuple(more)
+    def __init__(self, folder: Path, access: Callable[[str], Access], *, more: Sequence[str] = ()) -> None:
+        """`access`: how a role reaches the log. `more`: arguments of every role."""
+        self.folder, self._access, self._more = folder, access, tuple(more)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: list[Client] = []
 
@@ -33,7 +35,10 @@ class Pairs:
         """Start a process; its role is its name without digits. `data`: whose folder it works on, if not its own."""
         role = name.rstrip("0123456789")
         self._ready_file(name).unlink(missing_ok=True)
-        arguments = ["--nats", self._url(role), "--cluster", "pairs", "--data", str(self.folder / (data or name))]
+        access = self._access(role)
+        arguments = ["--nats", access.url, "--cluster", CLUSTER, "--data", str(self.folder / (data or name))]
+        if access.seed_file is not None:
+            arguments += ["--nats-key-file", str(access.seed_file)]
         arguments += ["--ready-file", str(self._ready_file(name)), *self._more, *own]
         arguments += [word for knob in KNOBS for word in ("--set", knob)]
         with (self.folder / f"{name}.log").open("ab") as log:

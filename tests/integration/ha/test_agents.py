@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tenure.log.access import Access
 from tenure.runtime.nats_server import NatsServer
 from tests.checks.invariants import check_log
 from tests.e2e.system import read_log
@@ -26,7 +27,7 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
 
 @pytest.fixture
 def pairs(server: NatsServer, tmp_path: Path) -> Iterator[Pairs]:
-    pairs = Pairs(tmp_path, lambda _: server.url)
+    pairs = Pairs(tmp_path, lambda _: Access(url=server.url))
     try:
         pairs.start("gateway", "--listen", "127.0.0.1:0")
         for name in ("placer", "budget", "ranker", "health"):

@@ -11,6 +11,7 @@ from clickhouse_connect.driver import Client
 
 from tenure.clickhouse.story import visible_position
 from tenure.events.fact import Recorded
+from tenure.log.access import Access
 from tenure.log.jetstream import JetStreamLog
 from tenure.runtime.nats_server import NatsServer
 from tests.contract.own_clickhouse import Server, clickhouse, client
@@ -36,7 +37,7 @@ def pairs(server: NatsServer, clickhouse: Server, client: Client, tmp_path: Path
     more = ["--clickhouse", clickhouse.url]
     if clickhouse.token_file is not None:
         more += ["--clickhouse-token-file", str(clickhouse.token_file)]
-    pairs = Pairs(tmp_path, lambda _: server.url, more=more)
+    pairs = Pairs(tmp_path, lambda _: Access(url=server.url), more=more)
     try:
         yield pairs
     finally:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tenure.events.placing import RunAssigned
+from tenure.log.access import Access
 from tenure.runtime.nats_server import NatsServer
 from tests.checks.invariants import check_log
 from tests.e2e.system import read_log
@@ -31,7 +32,7 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
 
 @pytest.fixture
 def pairs(server: NatsServer, tmp_path: Path) -> Iterator[Pairs]:
-    pairs = Pairs(tmp_path, lambda _: server.url)
+    pairs = Pairs(tmp_path, lambda _: Access(url=server.url))
     try:
         pairs.start("placer", command=FREEZING)
         pairs.until(lambda: pairs.lead("placer").get("leading"), what="the first placer to lead")

@@ -18,6 +18,7 @@ from tenure.events.leading import (
     PlacerLeadTaken,
     RankerLeadTaken,
 )
+from tenure.log.access import Access
 from tenure.runtime.nats_server import NatsServer
 from tenure.sdk.client import Client
 from tests.checks.invariants import check_log
@@ -45,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
 
 @pytest.fixture(scope="module")
 def pairs(server: NatsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pairs]:
-    pairs = Pairs(tmp_path_factory.mktemp("pairs"), lambda _: server.url)
+    pairs = Pairs(tmp_path_factory.mktemp("pairs"), lambda _: Access(url=server.url))
     try:
         pairs.start("gateway", "--listen", "127.0.0.1:0")
         pairs.start("agent", "--hosts", "2x8")

@@ -29,12 +29,12 @@ START_S = 30.0
 class Trio:
     """Three servers. Fixed ports derived from the process id: a cluster's members must know each other's beforehand."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, cluster: str = CLUSTER) -> None:
         base = 20_000 + os.getpid() % 2_000 * 6
         self.ports = [base + number for number in range(3)]
         self._routes = [base + 3 + number for number in range(3)]
         self._root, self._keys = root, root / "keys"
-        self._users = ""
+        self._users, self._cluster = "", cluster
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def access(self, role: str) -> Access:
@@ -44,7 +44,7 @@ class Trio:
 
     def start(self) -> None:
         keys = make_keys(self._keys, list(users()))
-        self._users = render(keys, cluster=CLUSTER)
+        self._users = render(keys, cluster=self._cluster)
         for number in range(3):
             config = self._configure(number)
             command = [sys.executable, "-m", "tenure.runtime.orphan", str(os.getpid()), "9"]
@@ -237,10 +237,10 @@ def test_the_loss_of_one_server_loses_and_doubles_nothing(trio: Trio) -> None:
     asyncio.run(asyncio.wait_for(scenario(), 90))
 
 
-async def leader(trio: Trio) -> int:
+async def leader(trio: Trio, cluster: str = CLUSTER) -> int:
     """The number of the server that orders the log."""
     client = await open_client(trio.access("operator"))
-    answer = await client.request(f"$JS.API.STREAM.INFO.tenure-{CLUSTER}", timeout=5)
+    answer = await client.request(f"$JS.API.STREAM.INFO.tenure-{cluster}", timeout=5)
     await client.close()
     return int(json.loads(answer.data)["cluster"]["leader"].removeprefix("nats-"))
 
