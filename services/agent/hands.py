@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from services.agent.beats import Spool, make_beats, occupied, read_spool, spool_key, write_spool
-from services.agent.environment import RunContext, replica_environment
 from services.agent.gpu.provider import GpuProvider, Utilisation, mean_share
 from services.agent.instructions import (
     ForgetRun,
@@ -24,10 +23,10 @@ from services.agent.process import spec as process
 from services.agent.process.launcher_client import LauncherClient
 from services.agent.process.replicas import Replicas
 from services.agent.run_files import RunFiles, newest_change
+from services.agent.starting import NO_RULES, Rules, Starting
 from services.agent.state import Checkpoint, Key, Replica, State
 from services.agent.watch.verdict import word_on_host
 from tenure.domain.ids import HostId, RunId
-from tenure.domain.job import ReplicaPlace
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.reports import ReplicaExit
@@ -47,6 +46,7 @@ class Hands:
         providers: Mapping[HostId, GpuProvider],
         clock: LogClock,
         policy: Policy,
+        rules: Rules = NO_RULES,
     ) -> None:
         self.poke: Callable[[], None] = lambda: None
         self.look_back: Callable[[], None] = lambda: None
@@ -60,6 +60,14 @@ class Hands:
         self._launcher = LauncherClient()
         self.replicas = Replicas(run_dir=run_dir, launcher=self._launcher, on_exit=self._on_exit, clock=clock)
         self.files = RunFiles(run_dir, remove=self.replicas.forget)
+        self._starting = Starting(
+            launch=lambda spec: self.replicas.launch(spec),
+            files=self.files,
+            checkpoints=checkpoints,
+            providers=providers,
+            clock=clock,
+            rules=rules,
+        )
         self.spool: Spool | None = None
         """The last heartbeats that were made to be sent."""
         self._prepared: dict[Key, Millis] = {}
@@ -96,12 +104,12 @@ class Hands:
                 case StartReplica(assigned=assigned, place=place):
                     replica = Replica(key=Key(assigned.run, place.replica), assigned=assigned, place=place)
                     if self._leaving:
-                        replica.exit = self._never(place, error="its host is being shut down", lost=True)
+                        replica.exit = self._starting.never(place, error="its host is being shut down", lost=True)
                     self.state.see(replica)
                     if replica.exit is None:
                         self._spawn(self._launch(replica))
                 case NeverStart(assigned=assigned, place=place):
-                    never = self._never(place, error="stopped before it started")
+                    never = self._starting.never(place, error="stopped before it started")
                     key = Key(assigned.run, place.replica)
                     self.state.see(Replica(key=key, assigned=assigned, place=place, exit=never))
                 case StopReplica(key=key, grace_ms=grace_ms, given_up=given_up):
@@ -159,10 +167,6 @@ class Hands:
             self.failure = task.exception()
             self.poke()
 
-    def _never(self, place: ReplicaPlace, *, error: str, lost: bool = False) -> ReplicaExit:
-        """The exit of a replica that was not launched."""
-        return ReplicaExit(replica=place.replica, host=place.host, at=self._clock.now(), error=error, lost=lost)
-
     def _note_stop(self, replica: Replica, *, given_up: bool) -> None:
         replica.told_to_stop = True
         if given_up and replica.given_up_at is None:
@@ -198,52 +202,13 @@ class Hands:
         self.state.see(replica)
 
     async def _launch(self, replica: Replica) -> None:
-        assigned, place = replica.assigned, replica.place
-        checkpoint_dir = self._checkpoints / assigned.job
-        try:
-            self.files.note_assigned(assigned)
-            checkpoint_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            replica.exit = self._never(place, error=f"cannot write on host {place.host}: {error}")
-            return self._seen(replica)
-        missing = sorted(set(place.gpus) - {gpu.index for gpu in self._providers[place.host].gpus()})
-        if missing:
-            replica.exit = self._never(place, error=f"GPU {missing[0]} of host {place.host} is gone", lost=True)
-            return self._seen(replica)
-        launched = await self.replicas.launch(self._launch_spec(replica, checkpoint_dir))
-        if isinstance(launched, process.LaunchFailed):
-            replica.exit = ReplicaExit(replica=place.replica, host=place.host, at=launched.at, error=launched.problem)
+        started = await self._starting.start(replica.assigned, replica.place)
+        if isinstance(started, ReplicaExit):
+            replica.exit = started
+            logger.warning("%s replica %d is not started: %s", replica.key.run, replica.key.replica, started.error)
         else:
-            replica.started_at = launched.at
-        return self._seen(replica)
-
-    def _launch_spec(self, replica: Replica, checkpoint_dir: Path) -> process.LaunchSpec:
-        assigned, place = replica.assigned, replica.place
-        context = RunContext(
-            job=assigned.job,
-            run=assigned.run,
-            budget=assigned.budget,
-            replica=place.replica,
-            replicas=len(assigned.placement),
-            gpus=place.gpus,
-            devices=self._devices(place.host, place.gpus),
-            master_address=assigned.master_address,
-            master_port=assigned.master_port,
-            min_runtime_ms=assigned.min_runtime_ms,
-            launched_at=self._clock.now(),
-            checkpoint_dir=str(checkpoint_dir),
-            resume_count=assigned.resume_count,
-        )
-        return process.LaunchSpec(
-            run=assigned.run,
-            job=assigned.job,
-            replica=place.replica,
-            command=assigned.launch.command,
-            environment=replica_environment(context, user=assigned.launch.environment),
-            gpus=place.gpus,
-            grace_ms=assigned.grace_ms,
-            working_directory=assigned.launch.working_directory,
-        )
+            replica.started_at = started
+        self._seen(replica)
 
     async def _stop(self, key: Key, grace_ms: Millis) -> None:
         try:
@@ -368,10 +333,6 @@ class Hands:
         """How busy the held GPUs are, and how many work on each host. Blocks: a sick driver may take long."""
         shares = {host: self._providers[host].utilisation(held=gpus) for host, gpus in held.items()}
         return shares, {host: sum(1 for gpu in self._providers[host].gpus() if not gpu.fault) for host in hosts}
-
-    def _devices(self, host: HostId, gpus: tuple[int, ...]) -> tuple[str, ...]:
-        known = {gpu.index: gpu.device for gpu in self._providers[host].gpus()}
-        return tuple(known[index] for index in gpus)
 
     def _said(self, said: Said) -> None:
         state = self.state

@@ -19,6 +19,7 @@ from services.agent.hands import Hands
 from services.agent.log_clock import LogClock
 from services.agent.log_server import LogServer
 from services.agent.machine_file import machine_name
+from services.agent.starting import Rules
 from services.agent.state import State
 from services.agent.watch.monitor import Monitor
 from services.agent.watch.sources import sources_of
@@ -36,6 +37,7 @@ from tenure.runtime.cluster_file import load_cluster, parse_hosts
 from tenure.runtime.loop import Loop
 from tenure.runtime.options import SIGNALS, load_section
 from tenure.runtime.own_folder import OwnFolder
+from tenure.runtime.run_signing import load_trust
 from tenure.runtime.service import (
     Service,
     announce_ready,
@@ -67,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--on-exit", choices=("leave", "stop"), default="leave", help="what becomes of running replicas on SIGTERM"
     )
+    parser.add_argument(
+        "--run-keys-file", type=Path, metavar="FILE", help="PEM file of the public keys whose signed runs are started"
+    )
     return run_service(parser, "agent", argv or [], serve)
 
 
@@ -78,6 +83,7 @@ async def serve(service: Service) -> None:
     folder = own_folder(service)
     agent, machine = agent_name(specs), machine_name(service.connection.data)
     signals = signal_options(service, specs)
+    rules = start_rules(service)
     speaker = specs[0].host if arguments.provider == "nvidia" else None
     access = replace(service.connection.log, client=agent_of(speaker))
     log = await JetStreamLog.connect(access, cluster=service.connection.cluster, speaker=speaker)
@@ -91,6 +97,7 @@ async def serve(service: Service) -> None:
         providers=providers,
         clock=clock,
         policy=service.policy,
+        rules=rules,
     )
     try:
         own = role(service.policy, agent=agent, hosts=specs, machine=machine)
@@ -131,6 +138,19 @@ def own_folder(service: Service) -> OwnFolder:
             fix="stop that one first, or give this one another --host and a --data of its own",
         )
     return folder
+
+
+def start_rules(service: Service) -> Rules:
+    """What is asked of everything that is started. Raises `Refusal` where anybody's runs would be."""
+    path: Path | None = service.arguments.run_keys_file
+    log = service.connection.log
+    if path is None and not (log.local or log.insecure):
+        raise Refusal(
+            field="--run-keys-file",
+            problem="not given, and the log is on other machines: whoever writes there would start processes here",
+            fix="give the placer's public key: openssl pkey -in runs.key -pubout -out runs.pub",
+        )
+    return Rules(trust=None if path is None else load_trust(path))
 
 
 def signal_options(service: Service, specs: Sequence[HostSpec]) -> SignalOptions:

@@ -73,6 +73,14 @@ class Run(msgspec.Struct, kw_only=True):
         """GPU indices held on each host."""
         return gpus_by_host(self.placement)
 
+    def is_at(self, replica: int, host: HostId) -> bool:
+        """Whether the replica was given to this host: what another says of it does not count."""
+        if not 0 <= replica < len(self.placement):
+            return False
+        place = self.placement[replica]
+        assert place.replica == replica, "placements are in order of their replicas"
+        return place.host == host
+
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """A run has ended and nothing was said of its job yet: all that is needed to say it."""

@@ -149,7 +149,9 @@ def _run_assigned(state: State, fact: RunAssigned) -> None:
 def _replicas_started(state: State, fact: ReplicasStarted) -> None:
     run = state.core.runs.get(fact.run)
     if run is not None:
-        run.started.update({start.replica: start.at for start in fact.replicas if start.replica not in run.started})
+        for start in fact.replicas:
+            if start.replica not in run.started and run.is_at(start.replica, start.host):
+                run.started[start.replica] = start.at
         state.attention[fact.run] = None
 
 
@@ -158,7 +160,7 @@ def _replicas_exited(state: State, fact: ReplicasExited) -> None:
     if run is None:
         return
     for gone in fact.replicas:
-        if gone.replica not in run.exited:
+        if gone.replica not in run.exited and run.is_at(gone.replica, gone.host):
             run.exited[gone.replica] = gone
             if gone.started_at is not None:
                 run.started.setdefault(gone.replica, gone.started_at)
@@ -167,7 +169,7 @@ def _replicas_exited(state: State, fact: ReplicasExited) -> None:
 
 def _checkpoint_reported(state: State, fact: CheckpointReported) -> None:
     run = state.core.runs.get(fact.run)
-    if run is not None:
+    if run is not None and any(place.host == fact.host for place in run.placement):
         run.checkpoint_at = max(run.checkpoint_at or 0, fact.at)
         if run.started_at is not None:
             state.loose.saved(fact.run, safe_until=run.safe_until)

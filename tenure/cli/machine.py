@@ -18,6 +18,7 @@ from tenure.log.subjects import Subjects
 from tenure.runtime.batch_staging import clean_up, stage_in_memory, stage_when_up
 from tenure.runtime.data_dir import DataDir
 from tenure.runtime.nats_server import LOOPBACK, server_command, write_config
+from tenure.runtime.run_signing import make_signing_keys
 from tenure.runtime.supervisor import ChildSpec
 
 STOP_ORDER = (
@@ -92,7 +93,9 @@ class Machine:
         yield self._role("gateway", "--listen", self.listen)
         if not self.clickhouse_url:
             yield self._clickhouse()
-        for name in ("placer", "ranker", "budget", "health"):
+        secret, _ = make_signing_keys(self.data.keys)
+        yield self._role("placer", "--run-key-file", str(secret))
+        for name in ("ranker", "budget", "health"):
             yield self._role(name)
         yield self._agent()
         yield self._role("journal")
@@ -142,6 +145,8 @@ class Machine:
         hosts = ["--hosts", self.hosts]
         if self.cluster_file is not None:
             hosts = ["--cluster-file", str(self.cluster_file)]
+        _, public = make_signing_keys(self.data.keys)
+        hosts += ["--run-keys-file", str(public)]
         spec = self._role("agent", *hosts, "--provider", self.provider, "--on-exit", "stop")
         return replace(spec, stop_s=AGENT_STOP_S)
 

@@ -29,6 +29,8 @@ class RunAssigned(Fact, frozen=True, kw_only=True, tag=True):
     master_address: str
     master_port: int
     name: str = ""
+    signature: str = ""
+    """Of whoever may start processes: see `tenure.runtime.run_signing`. Empty where the log is on one machine alone."""
     why: Why
 
     @property

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
 
@@ -40,8 +40,10 @@ class JetStreamLog:
         access: Access,
         patience_s: float,
         heartbeats_kept_s: int,
+        seal: Callable[[Fact], Fact],
     ) -> None:
         """Use `connect`."""
+        self._seal = seal
         self._link, self._subjects, self._access = link, subjects, access
         self._reading: asyncio.Task[Link] | None = None
         self._identity = state.identity
@@ -70,11 +72,13 @@ class JetStreamLog:
         max_bytes: int | None = None,
         heartbeats_kept_s: int = HEARTBEATS_KEPT_S,
         patience_s: float = PATIENCE_S,
+        seal: Callable[[Fact], Fact] = lambda fact: fact,
     ) -> Self:
         """The log of `cluster` on the server(s), made if it does not exist. An address alone: nothing is shown there.
 
         `replicas` and `max_bytes` say how it is made and change nothing later. `speaker` is the one host of which
-        reports are written, None: of any. Raises `Unavailable`, and `Refusal` for an unusable cluster name or address.
+        reports are written, None: of any. `seal` is given each fact before it is written. Raises `Unavailable`, and
+        `Refusal` for an unusable cluster name or address.
         """
         subjects = Subjects(cluster, speaker=speaker)
         access = Access(url=server) if isinstance(server, str) else server
@@ -85,7 +89,15 @@ class JetStreamLog:
         except BaseException:
             await link.close()
             raise
-        return cls(link, subjects, state, access=access, patience_s=patience_s, heartbeats_kept_s=heartbeats_kept_s)
+        return cls(
+            link,
+            subjects,
+            state,
+            access=access,
+            patience_s=patience_s,
+            heartbeats_kept_s=heartbeats_kept_s,
+            seal=seal,
+        )
 
     async def identity(self) -> str:
         """See `Log.identity`: a random id that the stream was made with."""
@@ -94,7 +106,7 @@ class JetStreamLog:
     async def append(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
         """See `Log.append`."""
         check_ids(facts)
-        letters = list({fact.id: self._publisher.address(fact) for fact in facts}.values())
+        letters = list({fact.id: self._publisher.address(self._seal(fact)) for fact in facts}.values())
         if not letters:
             return Appended(last=LOG_START, duplicate=True)
         if len(letters) > ATOMIC_MAX:

@@ -22,9 +22,8 @@ from tenure.domain.refusal import Refusal
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
 from tenure.events.catalogue import KINDS, Kind
 from tenure.events.fact import Lane
-from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChanged, RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
-from tenure.events.leading import BudgetLeadTaken, HealthLeadTaken, RankerLeadTaken
+from tenure.events.leading import BudgetLeadTaken, RankerLeadTaken
 from tenure.events.ranking import RankingPublished
 from tenure.log.access import inbox_of
 from tenure.log.lease import BUCKET
@@ -63,8 +62,7 @@ GRANTS: Mapping[str, Grant] = {
     "ranker": Grant(writes=(RankingPublished, RankerLeadTaken), lease="ranker"),
     "placer": Grant(writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.RUNS), lease="placer"),
     "health": Grant(
-        writes=(HostStateChanged, CapacityChanged, DrainCompleted, RepairRequested, RepairCompleted, HealthLeadTaken),
-        lease="health",
+        writes=(*(kind for kind in KINDS.values() if kind.lane is Lane.HOSTS), RepairCompleted), lease="health"
     ),
     AGENT: Grant(writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.REPORT), answers_gateway=True),
     "journal": Grant(lease="journal"),
@@ -100,8 +98,10 @@ def may_publish(grant: Grant, *, cluster: str) -> list[str]:
 
 
 def _lease(key: str) -> list[str]:
-    """Its own entry may be written, every entry read."""
-    return [f"$KV.{BUCKET}.{key}", f"{API}.STREAM.INFO.KV_{BUCKET}", f"{API}.STREAM.MSG.GET.KV_{BUCKET}"]
+    """To take it; and to make the bucket of all leases, which promise nothing, where it is missing."""
+    entry, bucket = f"$KV.{BUCKET}.{key}", f"KV_{BUCKET}"
+    verbs = ["INFO", f"STREAM.INFO.{bucket}", f"STREAM.CREATE.{bucket}", f"STREAM.MSG.GET.{bucket}"]
+    return [entry, *(f"{API}.{verb}" for verb in verbs), f"{API}.DIRECT.GET.{bucket}.{entry}"]
 
 
 def may_subscribe(name: str, grant: Grant, *, cluster: str) -> list[str]:

@@ -18,6 +18,7 @@ import uvloop
 
 from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
+from tenure.events.fact import Fact
 from tenure.log.jetstream import JetStreamLog
 from tenure.log.lease import Lease
 from tenure.log.options import add_log_arguments, log_access
@@ -101,9 +102,9 @@ def stop_on_signals() -> asyncio.Event:
     return stop
 
 
-async def connect_log(service: Service) -> JetStreamLog:
-    """The log of the service, connected. Raises `Unavailable`."""
-    return await JetStreamLog.connect(service.connection.log, cluster=service.connection.cluster)
+async def connect_log(service: Service, *, seal: Callable[[Fact], Fact] = lambda fact: fact) -> JetStreamLog:
+    """The log of the service, connected; `seal` is given each fact before it is written. Raises `Unavailable`."""
+    return await JetStreamLog.connect(service.connection.log, cluster=service.connection.cluster, seal=seal)
 
 
 async def make_loop(
@@ -133,10 +134,12 @@ async def make_loop(
     )
 
 
-async def run_decider(service: Service, role: Role[S], *, rest_factor: float = 0.0) -> None:
+async def run_decider(
+    service: Service, role: Role[S], *, rest_factor: float = 0.0, seal: Callable[[Fact], Fact] = lambda fact: fact
+) -> None:
     """Run a role that has no hands: only facts in and facts out."""
     stop = stop_on_signals()
-    log = await connect_log(service)
+    log = await connect_log(service, seal=seal)
     try:
         loop = await make_loop(service, role, log, rest_factor=rest_factor)
         async with taking_part(service, log, loop.caught_up) as loop.leadership:

@@ -10,6 +10,7 @@ from services.agent.gpu.virtual import CpuUsage, VirtualProvider
 from services.agent.hands import Hands
 from services.agent.log_clock import LogClock
 from services.agent.shell import look_after, stop_watching, take_over
+from services.agent.starting import NO_RULES, Rules
 from services.agent.state import State
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import FactId, HostId, JobId, RunId
@@ -29,7 +30,7 @@ HOST = HostId("h0")
 SPEC = HostSpec(host=HOST, gpus=8, gpu_type="t", block="b", cluster="c")
 
 
-def hands_in(folder: Path, *, policy: Policy) -> Hands:
+def hands_in(folder: Path, *, policy: Policy, rules: Rules = NO_RULES) -> Hands:
     """An agent's hands, with made-up GPUs and a folder of their own."""
     usage = CpuUsage(now=wall_clock)
     provider = VirtualProvider(host=HOST, count=8, gpu_type="t", memory_mib=1, usage=usage)
@@ -40,16 +41,22 @@ def hands_in(folder: Path, *, policy: Policy) -> Hands:
         providers={HOST: provider},
         clock=LogClock(),
         policy=policy,
+        rules=rules,
     )
 
 
 @asynccontextmanager
 async def living(
-    log: MemoryLog, folder: Path, *, heartbeat_ms: int, signals: SignalOptions | None = None
+    log: MemoryLog,
+    folder: Path,
+    *,
+    heartbeat_ms: int,
+    signals: SignalOptions | None = None,
+    rules: Rules = NO_RULES,
 ) -> AsyncIterator[Loop[State]]:
     """An agent that lives for the length of a block; its replicas and its folder outlive it."""
     policy = Policy(heartbeat_ms=heartbeat_ms)
-    hands = hands_in(folder, policy=policy)
+    hands = hands_in(folder, policy=policy, rules=rules)
     loop = Loop(role(policy, agent=HOST, hosts=(SPEC,)), log, LogClock(), cluster="t", perform=hands.perform)
     hands.poke, stop = loop.poke, asyncio.Event()
 
