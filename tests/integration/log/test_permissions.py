@@ -18,6 +18,7 @@ from tenure.log import codec
 from tenure.log.access import Access, inbox_of, open_client
 from tenure.log.create import create
 from tenure.log.jetstream import JetStreamLog
+from tenure.log.lease import BUCKET, Lease
 from tenure.log.link import FORBIDDEN, Link, Refused
 from tenure.log.permissions import OPERATOR, make_keys, render, seed_file, users
 from tenure.log.port import Unavailable
@@ -103,6 +104,25 @@ def test_without_a_key_or_with_another_server_s_nobody_is_let_in(guarded: Guarde
     for access in (stranger, Access(url=guarded.server.url)):
         with pytest.raises(Unavailable, match="no NATS server answers"):
             asyncio.run(JetStreamLog.connect(access, cluster=CLUSTER, patience_s=0.5))
+
+
+def test_a_role_takes_its_own_lease_and_no_other(guarded: Guarded) -> None:
+    """The first one makes the bucket."""
+
+    async def scenario() -> None:
+        for name, grant in NAMES.items():
+            if grant is None or not grant.lease:
+                continue
+            lease = await Lease.open(guarded.access(name), cluster=CLUSTER, role=name, instance="here")
+            assert await lease.claim()
+            assert await lease.renew()
+            await lease.close()
+            link = await Link.open(guarded.access(name), patience_s=5)
+            for other in ("budget", "ranker", "placer", "health", "journal"):
+                assert await may_write(link, f"$KV.{BUCKET}.{CLUSTER}.{other}") == (other == name)
+            await link.close()
+
+    asyncio.run(scenario())
 
 
 def test_nobody_hears_the_answers_to_another_nor_another_host_s_questions(guarded: Guarded) -> None:
