@@ -109,7 +109,8 @@ def _stop_due(run: Run, job: Job, lost: list[HostId], now: Millis) -> Stop | Non
 
 def _end(run: Run, job: Job, lost: list[HostId], state: State, now: Millis) -> Iterator[Fact]:
     last_signs = [state.core.hosts[p.host].last_seen for p in run.placement if p.replica not in run.exited]
-    ended_at = max([gone.at for gone in run.exited.values()] + last_signs, default=now)
+    ends = [gone.at for gone in run.exited.values()] + last_signs
+    ended_at = max(*ends, run.assigned_at, run.started_at or 0)  # a host's last sign of life may come before its run
     failure = first_failure(run.exited.values())
     stop = run.stop
     broken = stop is not None and stop.why.reason is Reason.STOP_GANG_BROKEN

@@ -137,6 +137,16 @@ def test_a_lost_host_ends_its_gang_everywhere_and_requeues_even_what_cannot_resu
     assert isinstance(requeued, JobRequeued) and requeued.why.reason is Reason.REQUEUE_HOST_LOST
 
 
+def test_a_run_given_to_a_host_that_was_dead_already_does_not_end_before_it_began() -> None:
+    scene = Scene(hosts=1)
+    scene.now = 60
+    run = scene.running("j")
+    lost = scene.actor.state.core.runs[run].placement[0].host
+    scene.host(lost, HostState.LOST, last_seen=40)
+    (ended,) = scene.act_for(RunEnded, 100)
+    assert ended.at == 60, "the last sign of life of the host came before the run was placed"
+
+
 def test_reports_said_twice_or_too_late_change_nothing() -> None:
     scene = Scene(hosts=1)
     run = scene.running("j")
