@@ -82,6 +82,7 @@ def _segments(replica: Replica, now: Millis, busy: Busy) -> Iterator[Segment]:
             since=since,
             until=until,
             busy_milli=busy(replica),
+            replica=replica.key.replica,
         )
         since = until
 

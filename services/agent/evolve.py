@@ -1,6 +1,6 @@
 """How each fact changes what an agent is to hold: runs given to its hosts, stops, ends, hosts given up as lost.
 
-Its own reports of health it reads to know after a restart what it has said.
+Its own reports it reads to know after a restart what it has said, and what the log had heard before it gave a host up.
 """
 
 from services.agent.machine import came_first, replaces
@@ -11,7 +11,7 @@ from tenure.domain.units import Millis
 from tenure.events.fact import Recorded
 from tenure.events.hosts import HostStateChanged
 from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested
-from tenure.events.reports import HostRegistered, HostSignal, still_open
+from tenure.events.reports import HostRegistered, HostSignal, ReplicasExited, ReplicasStarted, still_open
 
 READS = (
     RunAssigned,
@@ -19,6 +19,8 @@ READS = (
     RunStopRequested,
     RunEnded,
     HostRegistered,
+    ReplicasStarted,
+    ReplicasExited,
     HostStateChanged,
     HostSignal,
 )
@@ -40,6 +42,8 @@ def evolve(state: State, recorded: Recorded, *, suspect_after_ms: Millis) -> Non
         if wanted is not None:
             wanted.stop = True
             state.attention[fact.run] = None
+    elif isinstance(fact, ReplicasStarted | ReplicasExited):
+        _note_heard(state, fact)
     elif isinstance(fact, RunEnded):
         core.runs.pop(fact.run, None)
         for replica in state.of_run(fact.run):
@@ -83,9 +87,27 @@ def _host_changed(state: State, fact: HostStateChanged) -> None:
         _give_up(state, fact)
 
 
+def _note_heard(state: State, fact: ReplicasStarted | ReplicasExited) -> None:
+    wanted = state.core.runs.get(fact.run)
+    if wanted is None:
+        return
+    ours = {place.replica for place in wanted.mine}
+    heard = tuple(said.replica for said in fact.replicas if said.replica in ours)
+    if isinstance(fact, ReplicasStarted):
+        wanted.started += heard
+    else:
+        wanted.ended += heard
+
+
 def _give_up(state: State, fact: HostStateChanged) -> None:
-    """P2: the books of what a lost host held end with its last sign of life, but for ends that were heard before."""
+    """P2: the books of what a lost host held end with its last sign of life, but for ends that were heard before.
+
+    A replica whose start was not heard before held nothing, to the books.
+    """
     for replica in state.replicas.values():
-        if replica.host == fact.host and not replica.said_exit and replica.given_up_at is None:
-            replica.given_up_at = fact.last_seen
+        wanted, number = state.core.runs.get(replica.key.run), replica.key.replica
+        if wanted is None or number in wanted.ended:
+            continue  # its books were closed before
+        if replica.host == fact.host and replica.given_up_at is None:
+            replica.given_up_at = fact.last_seen if number in wanted.started else 0
             state.attention[replica.key.run] = None

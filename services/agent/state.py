@@ -31,6 +31,9 @@ class Wanted(msgspec.Struct, kw_only=True):
     assigned: RunAssigned
     mine: tuple[ReplicaPlace, ...]
     stop: bool = False
+    started: tuple[int, ...] = ()
+    ended: tuple[int, ...] = ()
+    """Replicas of ours whose start, whose exit is in the log."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):

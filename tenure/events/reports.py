@@ -84,7 +84,8 @@ class CheckpointReported(Fact, frozen=True, kw_only=True, tag=True):
 class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Occupancy: one run held `gpus` GPUs of one host during [since, until). Never crosses a full hour (UTC).
 
-    `busy_milli` is the mean utilisation of those GPUs in thousandths, None where it cannot be measured.
+    `busy_milli` is the mean utilisation of those GPUs in thousandths, None where it cannot be measured. `replica`: the
+    one that held them.
     """
 
     run: RunId
@@ -96,6 +97,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     since: Millis
     until: Millis
     busy_milli: int | None = None
+    replica: int | None = None
 
 
 class HostBeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from services.agent.instructions import Said
-from services.agent.state import Checkpoint, Replica, State
-from tenure.domain.ids import FactId, HostId, RunId
+from services.agent.state import Checkpoint, Key, Replica, State
+from tenure.domain.ids import FactId, RunId
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact
 from tenure.events.reports import CheckpointReported, Heartbeat, HostBeat, ReplicasExited, ReplicasStarted, ReplicaStart
@@ -43,17 +43,17 @@ def _beats(state: State) -> list[Heartbeat]:
     """The heartbeats that wait. They may have been made before their host was lost: then they say too much (P2)."""
     if not state.pending_beats:
         return []
-    given_up = {(r.key.run, r.host): r.given_up_at for r in state.replicas.values() if r.given_up_at is not None}
+    given_up = {key: r.given_up_at for key, r in state.replicas.items() if r.given_up_at is not None}
     return [_cut(beat, given_up) for beat in state.pending_beats] if given_up else [*state.pending_beats]
 
 
-def _cut(beat: Heartbeat, given_up: Mapping[tuple[RunId, HostId], Millis]) -> Heartbeat:
-    """The heartbeat, under its id, without occupancy after the instant at which the log gave a run on a host up."""
+def _cut(beat: Heartbeat, given_up: Mapping[Key, Millis]) -> Heartbeat:
+    """The heartbeat, under its id, without occupancy after the instant at which the log gave a replica up."""
     return msgspec.structs.replace(beat, hosts=tuple(_cut_host(on, given_up) for on in beat.hosts))
 
 
-def _cut_host(on: HostBeat, given_up: Mapping[tuple[RunId, HostId], Millis]) -> HostBeat:
-    ends = [min(each.until, given_up.get((each.run, on.host), each.until)) for each in on.segments]
+def _cut_host(on: HostBeat, given_up: Mapping[Key, Millis]) -> HostBeat:
+    ends = [min(each.until, given_up.get(Key(each.run, each.replica or 0), each.until)) for each in on.segments]
     cut = [msgspec.structs.replace(each, until=end) for each, end in zip(on.segments, ends, strict=True)]
     return msgspec.structs.replace(on, segments=tuple(each for each in cut if each.until > each.since))
 

@@ -23,6 +23,7 @@ from tenure.events.reports import (
     ReplicaExit,
     ReplicasExited,
     ReplicasStarted,
+    ReplicaStart,
 )
 from tenure.runtime.role import Decision
 from tests.unit.agent.runs import JOB, RUN, WHY, assigned
@@ -181,6 +182,15 @@ def test_a_snapshot_keeps_what_is_wanted() -> None:
     assert again.core == agent.state.core and again.position == agent.state.position
 
 
+def started(*numbers: int) -> ReplicasStarted:
+    starts = tuple(ReplicaStart(replica=number, host=HostId("h0"), at=2) for number in numbers)
+    return ReplicasStarted(at=2, run=RUN, job=JOB, replicas=starts)
+
+
+def exited(*numbers: int) -> ReplicasExited:
+    return ReplicasExited(at=8, run=RUN, job=JOB, replicas=tuple(gone(number) for number in numbers))
+
+
 def lost(*, last_seen: int) -> HostStateChanged:
     return HostStateChanged(
         at=20, host=HostId("h0"), state=HostState.LOST, previous=HostState.SUSPECT, last_seen=last_seen, why=WHY
@@ -189,10 +199,24 @@ def lost(*, last_seen: int) -> HostStateChanged:
 
 def test_what_ended_unheard_on_a_lost_host_holds_nothing_after_its_last_sign_of_life() -> None:
     agent = Agent()
+    agent.hear(assigned("h0", "h0"))
+    agent.hear(started(0, 1))
     unheard = agent.replica(0, started_at=2, said_start=True, exit=gone(), occupied_until=4)
     heard = agent.replica(1, started_at=2, said_start=True, exit=gone(1), said_exit=True, occupied_until=4)
+    agent.hear(exited(1))
     agent.hear(lost(last_seen=5))
     assert (unheard.held_until(30), heard.held_until(30)) == (5, 8)
+
+
+def test_an_end_that_the_log_heard_counts_whole_though_the_agent_died_before_it_said_the_rest() -> None:
+    """Its successor finds the exit on disk and does not know that it was said; the host was lost meanwhile (I5)."""
+    agent = Agent()
+    agent.hear(assigned("h0", "h0"))
+    agent.hear(started(0, 1))
+    agent.hear(exited(0))
+    found = [agent.replica(number, started_at=2, exit=gone(number), occupied_until=4) for number in (0, 1)]
+    agent.hear(lost(last_seen=5))
+    assert [replica.held_until(30) for replica in found] == [8, 5]
 
 
 @pytest.mark.parametrize(("last_seen", "left"), [(6, [(4, 6), (4, 6)]), (4, [])])
@@ -201,6 +225,7 @@ def test_a_heartbeat_made_before_its_host_was_lost_says_no_more_than_the_books(
 ) -> None:
     agent = Agent()
     agent.hear(assigned("h0", "h0"))
+    agent.hear(started(0, 1))
     for number in (0, 1):
         agent.replica(number, started_at=2, said_start=True, occupied_until=4)
     beats, _ = make_beats(agent.state, 9, agent="h0", busy=lambda _: None, gpus_working=lambda spec: spec.gpus)
@@ -210,6 +235,20 @@ def test_a_heartbeat_made_before_its_host_was_lost_says_no_more_than_the_books(
     assert held_in(agent) == left, "under the same id, so that the log keeps one of the two"
     agent.hear(lost(last_seen=8))
     assert held_in(agent) == left, "the first end that is heard of holds"
+
+
+def test_what_the_log_never_heard_of_before_its_host_was_lost_held_nothing() -> None:
+    """Cut off between its start and the next word to the log: to the books it never was (P2, I5)."""
+    agent = Agent()
+    agent.hear(assigned("h0", "h0"))
+    agent.hear(started(0))
+    for number in (0, 1):
+        agent.replica(number, started_at=2 + number)
+    beats, _ = make_beats(agent.state, 9, agent="h0", busy=lambda _: None, gpus_working=lambda spec: spec.gpus)
+    agent.state.pending_beats = beats
+    agent.hear(lost(last_seen=5))
+    agent.hear(started(1))  # it comes when the host has been given up
+    assert held_in(agent) == [(2, 5)]
 
 
 def held_in(agent: Agent) -> list[tuple[int, int]]:
