@@ -39,13 +39,19 @@ class _Seen:
         self.promised: dict[str, dict[str, list[int]]] = {}
         """By job what its last reservation keeps for it (P8)."""
         self.cancelled: set[str] = set()
+        self.gone: dict[str, dict[str, Any]] = {}
+        """Where news may be late: what was known of runs that ended, by who may not have heard of it yet."""
 
     def say(self, finding: str) -> None:
         self.found.append(finding)
 
 
-def broken_invariants(lines: Sequence[Line]) -> list[str]:
-    """What is broken, in order of the lines."""
+def broken_invariants(lines: Sequence[Line], *, late_news: bool = False) -> list[str]:
+    """What is broken, in order of the lines.
+
+    `late_news`: an end is told later than it was, as by real agents, so a run may be asked to end that just has ended.
+    It must have been right to ask all the same.
+    """
     seen = _Seen()
     last = float("-inf")
     for line in lines:
@@ -55,6 +61,8 @@ def broken_invariants(lines: Sequence[Line]) -> list[str]:
         look = _LOOK.get(line["type"])
         if look is not None:
             look(seen, line)
+        if not late_news:
+            seen.gone.clear()
         if len(seen.found) > ENOUGH:
             return seen.found
     for job, run in seen.open.items():
@@ -145,7 +153,8 @@ def _asked(seen: _Seen, line: Line) -> None:
     """Somebody wants a run to end."""
     run, reason = line["run"], line["reason"]
     seen.asked[run] = line
-    known, victim, asker = seen.runs.get(run), seen.jobs.get(line["job"]), seen.jobs.get(line["by"])
+    known = seen.runs.get(run) or seen.gone.get(run)
+    victim, asker = seen.jobs.get(line["job"]), seen.jobs.get(line["by"])
     if known is None or victim is None:
         seen.say(f"I4: {run} is to end and is not there")
         return
@@ -159,21 +168,21 @@ def _asked(seen: _Seen, line: Line) -> None:
     if not asker["min_runtime_s"] > 0:
         seen.say(f"I8: unallocated {line['by']} displaces {run}")
     elif allocated:
-        _right(seen, line, asker, victim)
+        _right(seen, line, asker, victim, known)
 
 
 def _reserved(seen: _Seen, line: Line) -> None:
     seen.promised[line["job"]] = line["hosts"]
 
 
-def _right(seen: _Seen, line: Line, asker: Line, victim: Line) -> None:
+def _right(seen: _Seen, line: Line, asker: Line, victim: Line, known: Mapping[str, Any]) -> None:
     """I9: by which right an allocated job displaces an allocated run."""
     numbers = line["reason"]["numbers"]
     if line["reason"]["reason"] == "disrupt_at_risk":
-        if not seen.runs[line["run"]]["at_risk"]:
+        if not known["at_risk"]:
             seen.say(f"I9: {line['by']} displaces {line['run']}, which is not at risk")
     elif line["reason"]["reason"] == "disrupt_promised":
-        promised, held = seen.promised.get(line["by"], {}), seen.runs[line["run"]]["hosts"]
+        promised, held = seen.promised.get(line["by"], {}), known["hosts"]
         if not any(set(promised.get(host, ())) & set(gpus) for host, gpus in held.items()):
             seen.say(f"I9: {line['run']} holds nothing that was promised to {line['by']}")
     elif asker["budget"] == victim["budget"]:
@@ -198,6 +207,7 @@ def _ended(seen: _Seen, line: Line) -> None:
         for gpu in gpus:
             if seen.holders.get((host, gpu)) == run:
                 del seen.holders[host, gpu]
+    seen.gone[run] = known
     seen.ended[run], seen.open[job], seen.causes[job] = line["t"], run, line["cause"]
     _why(seen, line, known)
     if line["type"] == "run_ended":

@@ -1,4 +1,7 @@
-"""A road to a server that breaks: passes bytes on until it is told to drop every connection, with what is under way."""
+"""A road to a server that breaks: passes bytes on until it is told to drop every connection, with what is under way.
+
+Or it swallows everything without a word, as a network does whose cable is cut.
+"""
 
 import asyncio
 from urllib.parse import urlsplit
@@ -12,12 +15,22 @@ class BreakingProxy:
         self._host, self._port = target.hostname, target.port
         self._open: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
+        self._whole = asyncio.Event()
+        self._whole.set()
         self.broken = 0
 
-    async def start(self, *, port: int = 0) -> str:
+    async def start(self, *, address: str = "127.0.0.1", port: int = 0) -> str:
         """Listen, at any free port unless it is to be that of an earlier start. Returns what clients use instead."""
-        self._server = await asyncio.start_server(self._pass_both_ways, "127.0.0.1", port)
-        return f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await asyncio.start_server(self._pass_both_ways, address, port)
+        return f"nats://{address}:{self._server.sockets[0].getsockname()[1]}"
+
+    def cut(self) -> None:
+        """Pass nothing on any more, and end nothing: connections stay open, also new ones, and are silent."""
+        self._whole.clear()
+
+    def mend(self) -> None:
+        """Pass on again, also what was sent meanwhile."""
+        self._whole.set()
 
     def break_all(self) -> None:
         """Reset all connections."""
@@ -43,6 +56,7 @@ class BreakingProxy:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(65_536):
+                await self._whole.wait()
                 writer.write(data)
                 await writer.drain()
         except OSError:
