@@ -22,6 +22,8 @@ from tests.integration.faults.road import ProxyRoad, namespace
 pytestmark = pytest.mark.timeout(300)
 
 SILENT = [*KNOBS, "suspect_after=2s", "lost_after=4s"]
+PATIENT = [*KNOBS, "suspect_after=3s", "lost_after=17s"]
+"""Longer than an agent goes on trying to write what it knew before it was cut off (15 s): then it reads first."""
 LOST = "lost the log's server"
 
 
@@ -35,7 +37,8 @@ def test_all_agents_are_cut_off_and_no_run_ends_for_it(tmp_path: Path) -> None:
         def start_far(roles: Roles, name: str, arguments: Sequence[str]) -> None:
             road = ProxyRoad(roles.nats.url, address=network.near_address)
             roads.append(road)
-            roles.start("agent", *arguments, name=name, nats_url=road.url, inside=network.inside)
+            own = (*arguments, "--nats-insecure")
+            roles.start("agent", *own, name=name, nats_url=road.url, inside=network.inside)
 
         try:
             with lab(tmp_path, knobs=SILENT, start_agent=start_far) as each:
@@ -69,14 +72,14 @@ def test_one_agent_is_cut_off_and_its_runs_are_lost_and_run_again(tmp_path: Path
         roles.start("agent", *arguments, name=name, nats_url=roads[name].url)
 
     try:
-        with lab(tmp_path, knobs=SILENT, start_agent=start_far) as each:
+        with lab(tmp_path, knobs=PATIENT, start_agent=start_far) as each:
             with each.load(seed=4) as load:
                 load.more(20)
                 roads["a0"].cut()
-                each.roles.until(lambda: states(each) == {"lost", "healthy"} or None, what="hosts to be lost")
+                each.roles.until(lambda: states(each) == {"lost", "healthy"} or None, what="hosts to be lost", timeout_s=60)
                 load.more(10)
                 roads["a0"].mend()
-                each.roles.until(lambda: states(each) == {"healthy"} or None, what="hosts to be back")
+                each.roles.until(lambda: states(each) == {"healthy"} or None, what="hosts to be back", timeout_s=60)
                 load.more(10)
             recorded = check_aftermath(each, load, lost_hosts=True)
             assert run_again(recorded, load), "what was lost has run again"

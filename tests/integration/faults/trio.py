@@ -96,7 +96,7 @@ class Trio:
         deadline = time.monotonic() + START_S
         while True:
             try:
-                await create(url=self.url, cluster=CLUSTER, replicas=3, max_gib=0)
+                await create(server=self.url, cluster=CLUSTER, replicas=3, max_gib=0)
                 return
             except Unavailable:  # they have not found each other yet
                 if time.monotonic() > deadline:
