@@ -1,11 +1,13 @@
 """Trouble as gRPC says it: a status, one line, and for a refusal the field in the standard error details."""
 
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 
 from services.gateway.refusals import (
@@ -13,6 +15,7 @@ from services.gateway.refusals import (
     Away,
     Denied,
     Full,
+    Limited,
     NotFound,
     Outdated,
     Unauthenticated,
@@ -52,7 +55,13 @@ async def refuse(context: Context, trouble: Trouble) -> NoReturn:
     if isinstance(trouble, Refusal):
         violation = error_details_pb2.BadRequest.FieldViolation(field=trouble.field[:200], description=line)
         details.details.add().Pack(error_details_pb2.BadRequest(field_violations=[violation]))
-    await context.abort(status, line, (("grpc-status-details-bin", details.SerializeToString()),))
+    more: tuple[tuple[str, str], ...] = ()
+    if isinstance(trouble, Limited):
+        delay = Duration()
+        delay.FromMilliseconds(int(trouble.retry_after_s * 1000))
+        details.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
+        more = (("retry-after", str(math.ceil(trouble.retry_after_s))),)
+    await context.abort(status, line, (("grpc-status-details-bin", details.SerializeToString()), *more))
 
 
 def answering(handler: Callable[[S, Q, Context], Awaitable[A]]) -> Callable[[S, Q, Context], Awaitable[A]]:

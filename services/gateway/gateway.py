@@ -54,6 +54,11 @@ class Gateway:
             raise Away("the gateway is stopping; try again in a moment")
         return self._loop.state
 
+    @property
+    def written(self) -> Position:
+        """The last fact that was written through this gateway."""
+        return self._written
+
     async def read(self) -> State:
         """The state, no older than the last fact that was written through this gateway. Raises `Away`."""
         state = self.state

@@ -13,6 +13,7 @@ from services.gateway.decider import check_submission
 from services.gateway.entries import KeyEntry
 from services.gateway.gateway import Gateway
 from services.gateway.identity.asking import require, who
+from services.gateway.limits import Limits
 from services.gateway.policy.resubmission import check_same, submitted_facts
 from services.gateway.refusals import Away, Full
 from tenure.domain.ids import JobId, Position
@@ -32,7 +33,7 @@ class Intake:
     """Writes submissions. One per gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+        self._gateway, self._limits = gateway, Limits(gateway.policy)
 
     async def submit(self, specs: Sequence[JobSpec], *, key: str) -> tuple[JobId, ...]:
         """The ids of the jobs, in order. Raises `Refusal`, `Denied` too (and then nothing was written), or `Away`."""
@@ -44,7 +45,13 @@ class Intake:
         known = state.keys.get((specs[0].user, key)) if key else None
         if known is not None:
             return await self._again(known, specs, key=key)
+        await self._limits.count(specs[0].user)
         check_submission(state, specs, policy=gateway.policy)
+        with self._limits.writing(state, specs[0].user, len(specs), written=lambda: gateway.written):
+            return await self._write(specs, key=key)
+
+    async def _write(self, specs: Sequence[JobSpec], *, key: str) -> tuple[JobId, ...]:
+        gateway, state = self._gateway, self._gateway.state
         for _ in range(_TRIES):
             now = gateway.now()
             ids = gateway.job_ids.make(now=now, count=len(specs))

@@ -31,5 +31,13 @@ class Full(Refusal):
     """There is no room to write it down."""
 
 
+class Limited(Full):
+    """Too much at once, or too much that waits. The same may be asked again in `retry_after_s` seconds."""
+
+    def __init__(self, *, field: str, problem: str, fix: str, retry_after_s: float) -> None:
+        super().__init__(field=field, problem=problem, fix=fix)
+        self.retry_after_s = retry_after_s
+
+
 class Away(Exception):
     """Something that is needed cannot be reached now. Whether a fact was written is unknown: asking again is safe."""

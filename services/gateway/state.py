@@ -4,7 +4,7 @@ Everything is found in constant time. Of the jobs that are over the newest `OVER
 ClickHouse. How each fact changes the model is in `evolve`.
 """
 
-from collections import deque
+from collections import Counter, deque
 from functools import cached_property
 
 import msgspec
@@ -19,6 +19,7 @@ from tenure.events.ranking import RankingPublished, Standing
 
 OVER_KEPT = 20_000
 KEYS_KEPT = 100_000
+WAITING = (JobState.SUBMITTED, JobState.QUEUED)
 Key = tuple[UserName, str]
 """An idempotency key in the scope of its user."""
 
@@ -52,6 +53,8 @@ class State:
         self.forgotten = 0
         """How many jobs that are over are no longer kept."""
         self.counts: dict[tuple[BudgetPath, UserName], Counts] = {}
+        self.waiting: Counter[UserName] = Counter()
+        """How many jobs of each user are not started yet."""
         self.held: dict[BudgetPath, Held] = {}
         self.hosts: dict[HostId, HostEntry] = {}
         self._shape: ClusterShape | None = None
@@ -116,6 +119,8 @@ class State:
 
     def _count(self, entry: JobEntry, change: int) -> None:
         spec = entry.spec
+        if entry.state in WAITING:
+            self.waiting[spec.user] += change
         counts = self.counts.get((spec.budget, spec.user))
         if counts is None:
             counts = Counts(budget=spec.budget, user=spec.user, by_state={})
@@ -184,6 +189,7 @@ def load(payload: bytes) -> State:
     for entry in (*saved.live, *saved.over):
         state.jobs[entry.job] = entry
         state.index(entry)
+        state.waiting[entry.spec.user] += entry.state in WAITING
     state.forgotten = saved.forgotten
     state.counts = {(counts.budget, counts.user): counts for counts in saved.counts}
     state.held = saved.held

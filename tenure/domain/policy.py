@@ -53,3 +53,9 @@ class Policy:
     """So many runs that fail first on one host, of several jobs that fail nowhere else, are evidence against it."""
     repair_limit_ms: Millis = 2 * HOUR
     """A repair or an acceptance test that has not answered by then has failed."""
+    submissions_per_user: int = 10_000
+    """So many submissions of one user within ten seconds, a batch counting as one; more are told to come later."""
+    queued_per_user: int = 100_000
+    """So many jobs of one user may wait at a time."""
+    submissions_at_once: int = 2_000
+    """So many submissions of all users may be on their way into the log; more are told to come in a moment."""

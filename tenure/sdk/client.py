@@ -246,10 +246,17 @@ class Client:
         return self._call(self._hosts.Report, hosts_pb2.HostReportRequest(since_ms=since_ms))
 
     def _call(self, method: "grpc.UnaryUnaryMultiCallable[Q, A]", request: Q) -> A:
+        """The answer; asked again when the gateway says when, as long as that is before the deadline."""
+        give_up_at = time.monotonic() + self._deadline_s
         try:
-            return method(request, timeout=self._deadline_s)
-        except grpc.RpcError as error:
-            raise self._translated(error) from error
+            while True:
+                try:
+                    return method(request, timeout=max(0.0, give_up_at - time.monotonic()))
+                except grpc.RpcError as error:
+                    wait_s = _retry_after_s(error)
+                    if wait_s is None or time.monotonic() + wait_s > give_up_at:
+                        raise self._translated(error) from error
+                    time.sleep(wait_s)
         except ValueError as error:  # a message that cannot be encoded
             raise ServerRefused(f"the request cannot be sent: {error}", code="INVALID_ARGUMENT") from error
 
@@ -289,6 +296,14 @@ class Client:
         if code == "UNIMPLEMENTED":
             return ServerError(f"{self.address} does not know this call: is it an older version?", code=code)
         return ServerError(f"{self.address} failed ({code}): {details[:500]}; its log says more", code=code)
+
+
+def _retry_after_s(error: grpc.RpcError) -> float | None:
+    """When the gateway wants to be asked again; None if it did not say."""
+    if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return None
+    said = [str(entry.value) for entry in error.trailing_metadata() or () if entry.key == "retry-after"]
+    return float(said[0]) if said and said[0].isdecimal() else None
 
 
 def _is_answer(error: grpc.RpcError) -> bool:

@@ -1,0 +1,85 @@
+"""How much one user, and all together, may ask for: submissions in a window, jobs that wait, submissions under way.
+
+A refusal says when to ask again (`retry-after`), and the SDK does. What was accepted before is not counted as a new
+submission, so a repeated idempotency key is always answered.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from limits import RateLimitItemPerSecond
+from limits.aio.storage import MemoryStorage
+from limits.aio.strategies import SlidingWindowCounterRateLimiter
+
+from services.gateway.refusals import Limited
+from services.gateway.state import State
+from tenure.domain.ids import LOG_START, Position, UserName
+from tenure.domain.policy import Policy
+
+WINDOW_S = 10
+SOON_S, LATER_S = 1.0, 60.0
+"""When to ask again where nothing is known of when it will be better: writing takes moments, queues take longer."""
+
+
+class Limits:
+    """The counts of one gateway. 0 as a limit: none."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._window = SlidingWindowCounterRateLimiter(MemoryStorage())
+        self._rate = RateLimitItemPerSecond(policy.submissions_per_user or 1, WINDOW_S)
+        self._under_way = 0
+        self._unseen: Counter[UserName] = Counter()
+        """Jobs of each user that are being written, or are written and not in the state yet."""
+        self._written: deque[tuple[Position, UserName, int]] = deque()
+        """Of these, where in the log those lie that are written."""
+
+    async def count(self, user: UserName) -> None:
+        """One more submission of this user. Raises `Limited`."""
+        if not self._policy.submissions_per_user or await self._window.hit(self._rate, user):
+            return
+        again_s = (await self._window.get_window_stats(self._rate, user)).reset_time - time.time()
+        raise Limited(
+            field="user",
+            problem=f"more than {self._rate.amount} submissions of {user} in {WINDOW_S} s",
+            fix="submit many jobs as one batch (SubmitBatch), or more slowly",
+            retry_after_s=min(max(again_s, SOON_S), WINDOW_S),
+        )
+
+    @contextmanager
+    def writing(
+        self, state: State, user: UserName, jobs: int, *, written: Callable[[], Position] = lambda: LOG_START
+    ) -> Iterator[None]:
+        """So many jobs of this user are written during the block, then up to where `written` says. Raises `Limited`."""
+        self._check_queue(state, user, jobs)
+        if 0 < self._policy.submissions_at_once <= self._under_way:
+            raise Limited(
+                field="jobs",
+                problem=f"{self._under_way} submissions are being written at this moment",
+                fix="submit again in a moment",
+                retry_after_s=SOON_S,
+            )
+        self._under_way += 1
+        self._unseen[user] += jobs
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            self._written.append((written(), user, jobs))
+
+    def _check_queue(self, state: State, user: UserName, jobs: int) -> None:
+        while self._written and self._written[0][0] <= state.position:
+            _, known, seen = self._written.popleft()
+            self._unseen[known] -= seen
+            if not self._unseen[known]:
+                del self._unseen[known]
+        most, waiting = self._policy.queued_per_user, state.waiting[user] + self._unseen[user]
+        if most and waiting + jobs > most:
+            raise Limited(
+                field="jobs",
+                problem=f"{waiting} jobs of {user} wait already, {most} may",
+                fix=f"submit at most {max(0, most - waiting)} more, or cancel some",
+                retry_after_s=LATER_S,
+            )

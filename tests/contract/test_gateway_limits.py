@@ -1,0 +1,135 @@
+"""Too much at once: refused politely, with the time to come again; what was accepted stays, others are not held up."""
+
+import asyncio
+from contextlib import ExitStack
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+
+from services.gateway import limits
+from services.gateway.limits import Limits
+from services.gateway.refusals import Limited
+from services.gateway.state import State
+from tenure.domain.ids import UserName
+from tenure.domain.policy import Policy
+from tenure.log.memory import MemoryLog
+from tenure.sdk.client import Client
+from tenure.sdk.errors import ServerRefused
+from tenure.v1 import jobs_pb2
+from tests.contract.gateway_rig import Rig, a_cluster, good_job, running
+
+ANA, BEN = UserName("ana"), UserName("ben")
+TIGHT = Policy(submissions_per_user=3, queued_per_user=20, submissions_at_once=50)
+
+
+def play(scenario, policy: Policy = TIGHT) -> None:  # type: ignore[no-untyped-def]
+    async def run() -> None:
+        async with running(MemoryLog(), policy=policy) as rig:
+            await rig.write(*a_cluster(4))
+            await scenario(rig)
+
+    asyncio.run(run())
+
+
+async def refusal(rig: Rig, request: jobs_pb2.SubmitRequest | jobs_pb2.SubmitBatchRequest) -> grpc.aio.AioRpcError:
+    call = rig.jobs.SubmitBatch if isinstance(request, jobs_pb2.SubmitBatchRequest) else rig.jobs.Submit
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call(request)  # type: ignore[operator]
+    return error.value
+
+
+def test_a_refusal_says_when_to_come_again_in_both_standard_places() -> None:
+    async def scenario(rig: Rig) -> None:
+        for _ in range(3):
+            await rig.submit()
+        error = await refusal(rig, jobs_pb2.SubmitRequest(job=good_job()))
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "more than 3 submissions of ana in 10 s" in (error.details() or "")
+        trailing = dict(error.trailing_metadata() or ())
+        assert 1 <= int(trailing["retry-after"]) <= limits.WINDOW_S
+        status, retry = status_pb2.Status.FromString(trailing["grpc-status-details-bin"]), error_details_pb2.RetryInfo()
+        assert any(detail.Unpack(retry) for detail in status.details)
+        assert 0 < retry.retry_delay.ToMilliseconds() <= limits.WINDOW_S * 1000
+
+    play(scenario)
+
+
+def test_others_and_repeated_keys_are_not_held_up() -> None:
+    async def scenario(rig: Rig) -> None:
+        request = jobs_pb2.SubmitRequest(job=good_job(), idempotency_key="k")
+        first = await rig.jobs.Submit(request)
+        for _ in range(2):
+            await rig.submit()
+        await rig.gateway.read()
+        assert (await rig.jobs.Submit(request)).job_id == first.job_id
+        assert (await refusal(rig, jobs_pb2.SubmitRequest(job=good_job()))).code().name == "RESOURCE_EXHAUSTED"
+        await rig.submit(user="ben")
+
+    play(scenario)
+
+
+def test_a_user_s_queue_is_bounded_also_for_batches_that_come_together() -> None:
+    async def scenario(rig: Rig) -> None:
+        batch = jobs_pb2.SubmitBatchRequest(jobs=[good_job()] * 12)
+        answers = await asyncio.gather(*(rig.jobs.SubmitBatch(batch) for _ in range(2)), return_exceptions=True)
+        refused = [answer for answer in answers if isinstance(answer, grpc.aio.AioRpcError)]
+        assert len(refused) == 1
+        assert "12 jobs of ana wait already, 20 may; submit at most 8 more" in (refused[0].details() or "")
+        await rig.gateway.read()
+        await rig.jobs.SubmitBatch(jobs_pb2.SubmitBatchRequest(jobs=[good_job()] * 8))
+        assert (await rig.gateway.read()).waiting[ANA] == 20
+        assert (await refusal(rig, jobs_pb2.SubmitRequest(job=good_job()))).code().name == "RESOURCE_EXHAUSTED"
+
+    play(scenario, Policy(queued_per_user=20))
+
+
+def test_a_batch_of_ten_thousand_and_bursts_pass_the_defaults() -> None:
+    async def scenario() -> None:
+        counted = Limits(Policy())
+        with counted.writing(State(), ANA, 10_000):
+            pass
+        for _ in range(2_000):  # ten seconds of 200 a second
+            await counted.count(ANA)
+
+    asyncio.run(scenario())
+
+
+def test_so_many_submissions_are_under_way_at_most() -> None:
+    counted, state = Limits(Policy(submissions_at_once=2)), State()
+    with ExitStack() as under_way:
+        for user in (ANA, BEN):
+            under_way.enter_context(counted.writing(state, user, 1))
+        with pytest.raises(Limited, match="in a moment"), counted.writing(state, ANA, 1):
+            pass
+    with counted.writing(state, ANA, 1):
+        pass
+
+
+def test_no_limit_is_zero() -> None:
+    async def scenario() -> None:
+        counted = Limits(Policy(submissions_per_user=0, queued_per_user=0, submissions_at_once=0))
+        for _ in range(50):
+            await counted.count(ANA)
+            with counted.writing(State(), ANA, 10**6):
+                pass
+
+    asyncio.run(scenario())
+
+
+def test_the_client_comes_again_when_it_is_told_and_gives_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WINDOW_S", 2)
+
+    async def scenario(rig: Rig) -> None:
+        def submit(deadline_s: float) -> str:
+            with Client(rig.address, deadline_s=deadline_s) as client:
+                return client.submit(good_job())
+
+        for _ in range(3):
+            await asyncio.to_thread(submit, 10)
+        with pytest.raises(ServerRefused, match="submissions of ana") as refused:
+            await asyncio.to_thread(submit, 0.5)
+        assert refused.value.code == "RESOURCE_EXHAUSTED"
+        assert await asyncio.to_thread(submit, 30)
+
+    play(scenario)
