@@ -15,7 +15,7 @@ from services.gateway.policy.listing import is_under
 from services.gateway.policy.totals import budget_totals
 from services.gateway.refusals import Away, NotFound
 from services.gateway.state import State
-from tenure.domain.ids import Position
+from tenure.domain.ids import LOG_START, Position
 from tenure.domain.nearest import did_you_mean, shown
 from tenure.domain.refusal import Refusal
 from tenure.domain.rights import Right, rights_of_edit
@@ -54,6 +54,7 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
         edits = [_edit(budget, merge=request.merge) for budget in request.budgets]
         if request.expected_position < 0:
             raise Refusal(field="expected_position", problem="negative", fix="give the position GetTree told, or 0")
+        passed = LOG_START
         for _ in range(TRIES):
             state = await gateway.read()
             fact = change_tree(
@@ -66,10 +67,11 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
             )
             _require_rights(state.tree, fact.tree)
             try:
-                expect = Expect(lane=Lane.BUDGET, last=state.budget_lane)
+                expect = Expect(lane=Lane.BUDGET, last=max(state.budget_lane, passed))
                 appended = await gateway.append([fact], expect=expect)
             except Conflict:
                 await gateway.catch_up()
+                passed = await gateway.passed_in(Lane.BUDGET, after=state.budget_lane)
                 continue
             await gateway.folded(appended.last)
             return budgets_pb2.SetSharesResponse(position=appended.last)

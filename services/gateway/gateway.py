@@ -17,10 +17,11 @@ from tenure.domain.names import check_label
 from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import Millis
-from tenure.events.fact import Fact
+from tenure.events.fact import Fact, Lane
 from tenure.log.port import Appended, Expect, FactTooLarge, Log, LogFull, Unavailable
 from tenure.runtime.clock import Clock
 from tenure.runtime.loop import Loop
+from tenure.runtime.poison import end_of_lane
 
 FOLD_WAIT_S = 5.0
 """How long an answer waits for the fold to show what was written before."""
@@ -116,6 +117,14 @@ class Gateway:
         except (Unavailable, TimeoutError) as trouble:
             raise Away("the log cannot be reached; nothing was written, try again in a moment") from trouble
         await self.progress.reached(head, timeout_s=CATCH_UP_S)
+
+    async def passed_in(self, lane: Lane, *, after: Position) -> Position:
+        """Where a lane ends if that is folded or no fact of any version, else 0. Raises `Away`."""
+        try:
+            end = await end_of_lane(self._log, lane, after=after)
+        except Unavailable as trouble:
+            raise Away("the log cannot be reached; nothing was written, try again in a moment") from trouble
+        return LOG_START if end is None or self._loop.passed < end else end
 
     def order(self, *, user: str, comment: str = "", fact_id: str = "") -> Order:
         """Who asks now, for whom, and why. A fresh fact id unless one is given.

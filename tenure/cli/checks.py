@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -9,7 +10,9 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from tenure.cli.connection import VARIABLE, Found, find, running_in
 from tenure.domain.refusal import Refusal
@@ -22,6 +25,8 @@ PYTHON_MIN = (3, 11)
 FREE_BYTES_COMFORTABLE = 2 << 30
 ANSWER_MS_MAX = 1_000
 CLOCK_MS_MAX = 2_000
+QUARANTINE_NEWS_S = 86_400
+"""So long a dead letter is news; the log keeps what it is about for good."""
 LAG_MAX = 5_000
 """Facts that a reader of the log may be behind."""
 
@@ -178,7 +183,7 @@ def _processes(endpoint: Endpoint) -> Iterator[Finding]:
 def _log(endpoint: Endpoint) -> Iterator[Finding]:
     """How far the readers of the log and ClickHouse are behind it."""
     try:
-        head, behind = asyncio.run(_readers(endpoint))
+        head, behind, dead = asyncio.run(_readers(endpoint))
     except (ConnectionError, TimeoutError, OSError) as error:
         fix = f"see {endpoint.data}/log/nats.log"
         yield Finding(subject="log", detail=endpoint.nats, problem=f"does not answer: {error}", fix=fix)
@@ -190,11 +195,26 @@ def _log(endpoint: Endpoint) -> Iterator[Finding]:
         problem="a reader is far behind" if lag > LAG_MAX else "",
         fix="see which role uses a whole processor (top) and its log",
     )
+    yield _quarantine(dead)
     yield _database(endpoint, head)
 
 
-async def _readers(endpoint: Endpoint) -> tuple[int, list[int]]:
-    """The last position of the log, and how many facts each of its readers has not had yet."""
+def _quarantine(dead: tuple[int, float]) -> Finding:
+    """Whether something in the log was found to be no fact lately."""
+    count, since_s = dead
+    lately = count > 0 and since_s < QUARANTINE_NEWS_S
+    return Finding(
+        subject="quarantine",
+        detail=f"{count} facts" if count else "nothing in the log is passed over",
+        problem=f"{count} facts are passed over, the last one since {since_s / 60:.0f} minutes" if lately else "",
+        fix="see who wrote them: tenure log dead",
+    )
+
+
+async def _readers(endpoint: Endpoint) -> tuple[int, list[int], tuple[int, float]]:
+    """The last position of the log, how many facts each of its readers has not had yet, and how many are dead letters:
+    their number, and the seconds since the last of them.
+    """
     from nats.errors import Error as NatsError
 
     from tenure.log.access import open_client
@@ -208,11 +228,21 @@ async def _readers(endpoint: Endpoint) -> tuple[int, list[int]]:
             stream = Subjects(endpoint.cluster).stream
             state = (await jetstream.stream_info(stream)).state
             readers = await jetstream.consumers_info(stream)
+            question = f"$JS.API.STREAM.INFO.{Subjects(endpoint.cluster).dead_stream}"
+            dead = _letters(json.loads((await connection.request(question, timeout=5)).data))
         finally:
             await connection.close()
     except NatsError as error:
         raise ConnectionError(str(error) or type(error).__name__) from error
-    return state.last_seq, [reader.num_pending or 0 for reader in readers]
+    return state.last_seq, [reader.num_pending or 0 for reader in readers], dead
+
+
+def _letters(info: dict[str, Any]) -> tuple[int, float]:
+    """The number of dead letters, and the seconds since the last of them; none where there is no such stream."""
+    state = info.get("state") or {"messages": 0}
+    if not state["messages"]:
+        return 0, 0.0
+    return state["messages"], time.time() - datetime.fromisoformat(state["last_ts"]).timestamp()
 
 
 def _database(endpoint: Endpoint, head: int) -> Finding:

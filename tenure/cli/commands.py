@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli import budgets, doctor, hosts, jobs, log, output, queue, serve, simulate, submit, trace, up
+from tenure.cli import budgets, doctor, hosts, jobs, log, log_dead, output, queue, serve, simulate, submit, trace, up
 
 app = typer.Typer(
     name="tenure",
@@ -14,7 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (up, submit, queue, jobs, output, budgets, hosts, serve, simulate, trace, log, doctor):
+for module in (up, submit, queue, jobs, output, budgets, hosts, serve, simulate, trace, log, log_dead, doctor):
     module.register(app)
 
 

@@ -54,7 +54,7 @@ def export(
     from tenure.log.port import Unavailable
 
     place = None if output is None else writable(output, field="--output")
-    access, name = _where(nats, cluster, key_file=key_file, ca=ca)
+    access, name = where(nats, cluster, key_file=key_file, ca=ca)
     with _progress() as show:
         try:
             facts = asyncio.run(_read(access, name, show))
@@ -65,7 +65,7 @@ def export(
         print(f"{written} lines of {len(facts)} facts in {output}", file=sys.stderr)
 
 
-def _where(nats: str, cluster: str, *, key_file: Path | None, ca: Path | None) -> "tuple[Access, str]":
+def where(nats: str, cluster: str, *, key_file: Path | None, ca: Path | None) -> "tuple[Access, str]":
     """The log's server and name: as given, else those of the system on this machine. Raises `Refusal`."""
     from tenure.log.access import Access, Tls
     from tenure.log.permissions import READER

@@ -13,6 +13,7 @@ from tenure.domain.refusal import Refusal
 from tenure.log.access import Access
 from tenure.log.jetstream import JetStreamLog
 from tenure.log.lease import make_store
+from tenure.log.link import Lost, Refused
 from tenure.log.options import add_log_arguments, log_access
 from tenure.log.permissions import OPERATOR
 from tenure.log.port import Unavailable
@@ -25,7 +26,10 @@ async def create(*, server: str | Access, cluster: str, replicas: int, max_gib: 
     )
     try:
         await make_store(Access(url=server) if isinstance(server, str) else server, replicas=log.replicas)
+        await log.dead.ensure()
         return await log.identity()
+    except (Lost, Refused) as trouble:
+        raise Unavailable(f"the stream of dead letters: {trouble}") from trouble
     finally:
         await log.close()
 

@@ -5,13 +5,17 @@
 The server numbers what it sends to a consumer. A number out of order, a silence longer than its heartbeats, a refused
 request or a broken connection all end the same way: a new consumer, beginning after the last fact that was heard. So
 each fact is given once, in order, across restarts of the server.
+
+What stands in the log and is no fact is passed over, and so is what is condemned (`tenure.log.dead`): by every reader
+alike, since the one follows from its bytes and the other stands written.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,9 +26,11 @@ from nats.errors import Error as NatsError
 from tenure.domain.ids import Position
 from tenure.events.catalogue import Kind
 from tenure.events.fact import Recorded
+from tenure.events.plausible import impossible
 from tenure.log import codec
+from tenure.log.dead import DATA_MAX, DeadLetter, DeadLetters
 from tenure.log.link import API, Link, Lost, Refused
-from tenure.log.port import BeyondEnd, Unavailable
+from tenure.log.port import BeyondEnd, Condemned, Unavailable
 from tenure.log.stream import ANSWER_S, SECOND_NS, read_state
 from tenure.log.subjects import Subjects
 
@@ -44,7 +50,11 @@ FORGOTTEN_AFTER_S = 300
 RETRY_S = 0.1
 RECOVERY_S = 30.0
 """How long a stream whose server restarted may seem shorter than what we heard of it (a new leader catching up)."""
-WARNINGS_MAX = 10
+LETTERS_WAITING_MAX = 100
+"""Dead letters that a feed remembers to keep; there are other readers, and the log has the originals."""
+KEEP_PATIENCE_S, LAST_LETTERS_S = 10.0, 2.0
+ACK = "$JS.ACK."
+"""Where the answer to something out of the stream would go: status messages have no such thing."""
 
 BEAT, TIME_UP, ENDED = "100", "408", "409"
 BYTES_REACHED = "Message Size Exceeds MaxBytes"
@@ -63,15 +73,27 @@ class _Consumer:
 
 
 class JetStreamFeed:
-    """See `Feed`. Read by one coroutine at a time. `skipped` counts the facts that could not be read."""
+    """See `Feed`. Read by one coroutine at a time."""
 
     def __init__(
-        self, link: Link, subjects: Subjects, kinds: Sequence[Kind], *, identity: str, after: Position
+        self,
+        link: Link,
+        subjects: Subjects,
+        kinds: Sequence[Kind],
+        *,
+        dead: DeadLetters,
+        identity: str,
+        after: Position,
+        condemned: frozenset[Position] | None = None,
     ) -> None:
-        """Use `JetStreamLog.follow`."""
-        self.skipped = 0
+        """Use `JetStreamLog.follow`. `condemned`: what the reader knew of when it came to be at `after`."""
+        self.quarantined, self.newer = 0, 0
         self._link, self._subjects, self._identity = link, subjects, identity
-        self._filters = subjects.of_all(kinds)
+        self._dead, self._to_keep = dead, list[DeadLetter]()
+        self._keeping: asyncio.Task[None] | None = None
+        self._condemned = None if condemned is None else set(condemned)
+        self._verdicts: Subscription | None = None
+        self._filters = subjects.followed(kinds)
         self._ahead: list[Recorded] = []
         self._heard = self._given = after
         self._arrived = asyncio.Event()
@@ -83,6 +105,8 @@ class JetStreamFeed:
 
     async def open(self) -> None:
         """Begin to follow. Raises `BeyondEnd`, `Unavailable`; `Lost` and `Refused` when it may be tried again."""
+        if self._verdicts is None:
+            self._verdicts = await self._link.listen(self._subjects.every_condemned, self._hear_verdict)
         await self._begin()
         self._link.on_change.append(self._doubt.set)
         self._keeper = asyncio.create_task(self._keep())
@@ -116,8 +140,14 @@ class JetStreamFeed:
         self._keeper.cancel()
         self._keeper = None
         self._link.on_change.remove(self._doubt.set)
-        consumer = self._consumer
+        if self._keeping is not None:
+            await asyncio.wait({self._keeping}, timeout=0 if self._link.gone else LAST_LETTERS_S)
+            self._keeping.cancel()
+        consumer, verdicts = self._consumer, self._verdicts
         await self._leave_consumer()
+        if verdicts is not None:
+            with contextlib.suppress(NatsError):
+                await verdicts.unsubscribe()
         self._fail(Unavailable("the feed is closed"))
         if consumer is not None and not self._link.gone:
             try:
@@ -169,6 +199,7 @@ class JetStreamFeed:
             raise Unavailable(f"{self._subjects.stream} was replaced by another log: start again from its beginning")
         if state.last < self._heard:
             raise BeyondEnd(f"{self._subjects.stream} ends at {state.last}, before {self._heard}")
+        self._pass_over(await self._dead.condemned())
         inbox = self._link.new_inbox()
         subscription = await self._link.listen(f"{inbox}.*", partial(self._hear, inbox))
         self._consumer = consumer = _Consumer(inbox=inbox, subscription=subscription)
@@ -220,7 +251,7 @@ class JetStreamFeed:
         if consumer is None or consumer.inbox != inbox:
             return  # an earlier consumer's
         self._sign_of_life = True
-        if not message.data:
+        if not message.reply.startswith(ACK):
             await self._hear_status(consumer, message)
             return
         position, number = _numbers(message.reply)
@@ -250,19 +281,70 @@ class JetStreamFeed:
         self._doubt.set()
 
     def _take_in(self, position: Position, message: Msg) -> None:
+        self._heard = position
+        self._arrived.set()
+        if self._condemned and position in self._condemned:
+            self.quarantined += 1
+            return
         try:
             fact = codec.decode(message.data)
             if not self._subjects.vouches(message.subject, fact):
-                raise codec.Undecodable(f"a {type(fact).__name__} may not be said there, or not of these hosts")
+                raise codec.Undecodable(f"a {type(fact).__name__} may not be said there")
+            if wrong := impossible(fact):
+                raise codec.Undecodable(f"{type(fact).__name__} {wrong}")
             self._ahead.append(Recorded(position, fact))
         except codec.Undecodable as trouble:
-            self.skipped += 1
-            if self.skipped <= WARNINGS_MAX:
-                logger.warning("skipped the fact at %d on %s: %s", position, message.subject, trouble)
-            elif self.skipped == WARNINGS_MAX + 1:
-                logger.warning("more facts are skipped and not named any more")
-        self._heard = position
-        self._arrived.set()
+            self._quarantine(position, message, reason=str(trouble))
+
+    def _quarantine(self, position: Position, message: Msg, *, reason: str) -> None:
+        """Pass over what is no fact, and keep it for people: whichever reader is the first to do so says it."""
+        self.quarantined += 1
+        if (tag := codec.tag_of(message.data)) and self._subjects.is_newer(message.subject, tag):
+            self.newer += 1
+            reason = f"this version knows no {tag}"
+        if len(self._to_keep) >= LETTERS_WAITING_MAX:
+            return
+        letter = DeadLetter(
+            position=position,
+            subject=message.subject,
+            reason=reason,
+            by=self._link.access.client,
+            size=len(message.data),
+            data=message.data[:DATA_MAX],
+        )
+        self._to_keep.append(letter)
+        if self._keeping is None or self._keeping.done():
+            self._keeping = asyncio.create_task(self._keep_letters())
+
+    async def _keep_letters(self) -> None:
+        while self._to_keep:
+            letter = self._to_keep[0]
+            told = f"what stands at {letter.position} on {letter.subject} is no fact and is passed over"
+            try:
+                fresh = await self._link.patiently(
+                    partial(self._dead.keep, letter), what="keeping a dead letter", patience_s=KEEP_PATIENCE_S
+                )
+                if fresh:
+                    logger.error("quarantined: %s: %s (see `tenure log dead`)", told, letter.reason)
+            except Unavailable as trouble:
+                logger.warning("%s: %s (not kept among the dead letters: %s)", told, letter.reason, trouble)
+            self._to_keep.pop(0)
+
+    async def _hear_verdict(self, message: Msg) -> None:
+        name = message.subject.rpartition(".")[2]
+        if name.isdecimal() and self._condemned is not None:
+            self._pass_over([*self._condemned, Position(int(name))])
+
+    def _pass_over(self, positions: Iterable[Position]) -> None:
+        """These are condemned. What was given already cannot be taken back: its reader folds anew."""
+        new = set(positions) - (self._condemned or set())
+        told = [position for position in new if position <= self._given]
+        if told and self._condemned is not None:
+            self._fail(Condemned(f"the fact at {min(told)} was condemned: folding the log again without it"))
+        self._condemned = (self._condemned or set()) | new
+        kept = [recorded for recorded in self._ahead if recorded.position not in new]
+        self.quarantined += len(self._ahead) - len(kept)
+        self._ahead[:] = kept
 
     def _keeper_ended(self, keeper: "asyncio.Task[None]") -> None:
         """A mistake in here must reach the reader: it would wait for ever otherwise."""

@@ -11,6 +11,7 @@ from tenure.domain.ids import LOG_START, HostId, Position
 from tenure.events.catalogue import KINDS, Kind
 from tenure.events.fact import Fact, Recorded
 from tenure.log.access import Access
+from tenure.log.dead import CONDEMNED_MAX, DeadLetters
 from tenure.log.feed import JetStreamFeed
 from tenure.log.group_commit import GroupCommit
 from tenure.log.link import Link, Lost
@@ -59,6 +60,8 @@ class JetStreamLog:
             heartbeats_kept_s=heartbeats_kept_s,
         )
         self._group = GroupCommit(self._publisher.write)
+        self.dead = DeadLetters(link, subjects, replicas=state.replicas)
+        self._condemned: frozenset[Position] | None = None
         self._feeds: weakref.WeakSet[JetStreamFeed] = weakref.WeakSet()
 
     @classmethod
@@ -151,14 +154,16 @@ class JetStreamLog:
         if self._reading is None or (self._reading.done() and self._reading.exception() is not None):
             self._reading = asyncio.create_task(Link.open(self._access, patience_s=self._patience_s))
         link = await asyncio.shield(self._reading)
-        feed = JetStreamFeed(link, self._subjects, kinds, identity=self._identity, after=after)
+        feed = JetStreamFeed(
+            link, self._subjects, kinds, dead=self.dead, identity=self._identity, after=after, condemned=self._condemned
+        )
         await link.patiently(feed.open, what="following the log", patience_s=self._patience_s)
         self._feeds.add(feed)
         return feed
 
     async def head(self, kinds: Sequence[Kind] | None = None) -> Position:
         """See `Log.head`. Asked of the stream's leader, so it is never behind what was acknowledged to anybody."""
-        patterns = [self._subjects.every] if kinds is None else self._subjects.of_all(kinds)
+        patterns = [self._subjects.every] if kinds is None else self._subjects.followed(kinds)
         asked = (
             self._link.patiently(
                 partial(last_of, self._link, self._subjects, pattern),
@@ -168,6 +173,21 @@ class JetStreamLog:
             for pattern in patterns
         )
         return max(await asyncio.gather(*asked), default=LOG_START)
+
+    async def condemned(self) -> frozenset[Position]:
+        """See `Log.condemned`."""
+        self._condemned = await self._link.patiently(
+            self.dead.condemned, what="asking what is condemned", patience_s=self._patience_s
+        )
+        return self._condemned
+
+    async def condemn(self, position: Position, *, reason: str, by: str, at_most: int | None = CONDEMNED_MAX) -> bool:
+        """See `Log.condemn`. `at_most` None: a person decides."""
+        return await self._link.patiently(
+            partial(self.dead.condemn, position, reason=reason, by=by, at_most=at_most),
+            what=f"condemning what stands at {position}",
+            patience_s=self._patience_s,
+        )
 
     async def close(self) -> None:
         """See `Log.close`."""

@@ -9,7 +9,7 @@ from typing import cast
 from tenure.domain.ids import LOG_START, FactId, Position
 from tenure.events.catalogue import KINDS, Kind
 from tenure.events.fact import Fact, Lane, Recorded
-from tenure.log.port import Appended, BeyondEnd, Conflict, Expect, check_ids
+from tenure.log.port import Appended, BeyondEnd, Condemned, Conflict, Expect, check_ids
 
 
 class _End:
@@ -31,6 +31,8 @@ class MemoryLog:
     def __init__(self) -> None:
         self.recorded: list[Recorded] = []
         self._positions: dict[FactId, Position] = {}
+        self.verdicts: dict[Position, str] = {}
+        """Why facts are condemned."""
         self._ends = {lane: _End() for lane in Lane}
         self._routes: dict[Kind, _Route] = {
             kind: (tuple(end for lane, end in self._ends.items() if lane.covers(kind.lane)), [])
@@ -99,6 +101,17 @@ class MemoryLog:
         wanted = frozenset(kinds)
         return next((r.position for r in reversed(self.recorded) if type(r.fact) in wanted), LOG_START)
 
+    async def condemned(self) -> frozenset[Position]:
+        """See `Log.condemned`."""
+        return frozenset(self.verdicts)
+
+    async def condemn(self, position: Position, *, reason: str, by: str) -> bool:
+        """See `Log.condemn`."""
+        fresh = position not in self.verdicts
+        self.verdicts.setdefault(position, f"{by}: {reason}")
+        self._grown.set()
+        return fresh
+
     async def close(self) -> None:
         """Nothing to let go of."""
 
@@ -114,6 +127,8 @@ class MemoryFeed:
     def __init__(self, log: MemoryLog, kinds: frozenset[Kind], after: Position) -> None:
         self._log = log
         self._kinds = kinds
+        self._known = frozenset(log.verdicts)
+        self.quarantined = self.newer = 0
         self._next = bisect_right(log.recorded, after, key=lambda recorded: recorded.position)
 
     @property
@@ -132,9 +147,17 @@ class MemoryFeed:
             return self._take()
 
     def _take(self) -> Sequence[Recorded]:
+        condemned = self._log.verdicts.keys()
+        if any(position <= self._next for position in condemned - self._known):
+            raise Condemned("a fact that was given was condemned: folding the log again without it")
+        self._known = frozenset(condemned)
         fresh = [r for r in self._log.recorded[self._next :] if type(r.fact) in self._kinds]
         self._next = len(self._log.recorded)
-        return fresh
+        if not condemned:
+            return fresh
+        kept = [r for r in fresh if r.position not in condemned]
+        self.quarantined += len(fresh) - len(kept)
+        return kept
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -42,6 +42,8 @@ class Grant:
     asks_agents: bool = False
     answers_gateway: bool = False
     lists_readers: bool = False
+    keeps_letters: bool = False
+    """Whether it may say that something is passed over: decision 0018."""
     lease: str = ""
     """Whose lease it may take: decision 0014."""
 
@@ -57,15 +59,20 @@ GRANTS: Mapping[str, Grant] = {
             BudgetTreeChanged,
         ),
         asks_agents=True,
+        keeps_letters=True,
     ),
-    "budget": Grant(writes=(JobAdmitted, JobRejected, RunCharged, BudgetLeadTaken), lease="budget"),
-    "ranker": Grant(writes=(RankingPublished, RankerLeadTaken), lease="ranker"),
-    "placer": Grant(writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.RUNS), lease="placer"),
+    "budget": Grant(writes=(JobAdmitted, JobRejected, RunCharged, BudgetLeadTaken), keeps_letters=True, lease="budget"),
+    "ranker": Grant(writes=(RankingPublished, RankerLeadTaken), keeps_letters=True, lease="ranker"),
+    "placer": Grant(
+        writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.RUNS), keeps_letters=True, lease="placer"
+    ),
     "health": Grant(
-        writes=(*(kind for kind in KINDS.values() if kind.lane is Lane.HOSTS), RepairCompleted), lease="health"
+        writes=(*(kind for kind in KINDS.values() if kind.lane is Lane.HOSTS), RepairCompleted),
+        keeps_letters=True,
+        lease="health",
     ),
     AGENT: Grant(writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.REPORT), answers_gateway=True),
-    "journal": Grant(lease="journal"),
+    "journal": Grant(keeps_letters=True, lease="journal"),
     READER: Grant(lists_readers=True),
 }
 """By user. `agent` here speaks for any host: for virtual hosts. One of a real host is `agent_of(host)`."""
@@ -89,12 +96,14 @@ def may_publish(grant: Grant, *, cluster: str) -> list[str]:
     verbs = ["STREAM.INFO.{}", "STREAM.MSG.GET.{}", "CONSUMER.CREATE.{}", "CONSUMER.MSG.NEXT.{}.*"]
     verbs += ["CONSUMER.DELETE.{}.*"] + ["CONSUMER.LIST.{}"] * grant.lists_readers
     api = [f"{API}.{verb.format(subjects.stream)}" for verb in verbs]
+    api += [f"{API}.{verb}.{subjects.dead_stream}" for verb in ("STREAM.INFO", "STREAM.MSG.GET")]
     api += _lease(f"{cluster}.{grant.lease}") if grant.lease else []
+    letters = [subjects.every_unreadable, subjects.every_condemned] if grant.keeps_letters else []
     asking = [f"tenure-data.{cluster}.logs.*"] if grant.asks_agents else []
     facts = subjects.of_all(grant.writes)
     if grant.host is not None:
         facts = [Subjects(cluster, speaker=grant.host).of(kind) for kind in grant.writes]
-    return [*api, *asking, *facts]
+    return [*api, *asking, *letters, *facts]
 
 
 def _lease(key: str) -> list[str]:
@@ -105,10 +114,10 @@ def _lease(key: str) -> list[str]:
 
 
 def may_subscribe(name: str, grant: Grant, *, cluster: str) -> list[str]:
-    """The subjects a user may listen to: answers to itself, and for an agent questions for output."""
+    """The subjects a user may listen to: answers to itself, what is condemned, and for an agent what it is asked."""
     host = "*" if grant.host is None else host_token(grant.host)
     questions = [f"tenure-data.{cluster}.logs.{host}"] if grant.answers_gateway else []
-    return [f"{inbox_of(name)}.>", *questions]
+    return [f"{inbox_of(name)}.>", Subjects(cluster).every_condemned, *questions]
 
 
 def render(keys: Mapping[str, str], *, cluster: str, hosts: Sequence[HostId] = ()) -> str:

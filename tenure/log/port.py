@@ -38,6 +38,10 @@ class BeyondEnd(Unavailable):
     """A feed was asked to begin after the end of the log: this is another log, or it has lost its tail."""
 
 
+class Condemned(Unavailable):
+    """A fact that this feed has given was condemned since: fold the log again from its start, without that fact."""
+
+
 class LogFull(Exception):
     """The log's disk or its size limit is exhausted. Nothing was written."""
 
@@ -61,13 +65,21 @@ class Feed(Protocol):
 
     @property
     def passed(self) -> Position:
-        """Every fact of the feed's kinds up to here has been given by `next`, or could not be read and was skipped."""
+        """Every fact of the feed's kinds up to here has been given by `next`, or was passed over by all readers."""
+
+    @property
+    def quarantined(self) -> int:
+        """How many have been passed over: they are no facts, or condemned."""
+
+    @property
+    def newer(self) -> int:
+        """How many of those seem to be facts of a newer version."""
 
     async def next(self, timeout_s: float | None) -> Sequence[Recorded]:
         """What has arrived, waiting up to `timeout_s` for the first; empty when time is up.
 
-        `None` waits for ever. Empty too when all that arrived had to be skipped: `passed` has moved then. Raises
-        `Unavailable` only when the feed cannot be continued.
+        `None` waits for ever. Empty too when all that arrived was passed over: `passed` has moved then. Raises
+        `Unavailable` only when the feed cannot be continued, `Condemned` when what it gave must be folded anew.
         """
 
     async def close(self) -> None:
@@ -97,8 +109,35 @@ class Log(Protocol):
     async def head(self, kinds: Sequence[Kind] | None = None) -> Position:
         """The position of the last fact (of these kinds), 0 if there is none."""
 
+    async def condemned(self) -> frozenset[Position]:
+        """The facts that all readers pass over because a role could not fold them. Raises `Unavailable`.
+
+        Feeds that are opened later begin on this knowledge: what is condemned after it and before their beginning is
+        `Condemned`.
+        """
+
+    async def condemn(self, position: Position, *, reason: str, by: str) -> bool:
+        """Have all readers pass over a fact from now on; False if that was known.
+
+        Raises `Unavailable`, also when nothing stands there, or too many are condemned for a role to go on by itself.
+        """
+
     async def close(self) -> None:
         """Let go of the log."""
+
+
+async def knows_newer(log: Log, kinds: Sequence[Kind], *, after: Position, upto: Position) -> bool:
+    """Whether facts of a newer version stand among these kinds: who cannot read them must not decide after them.
+
+    Raises `Unavailable`.
+    """
+    feed = await log.follow(kinds, after=after)
+    try:
+        while feed.passed < upto:
+            await feed.next(None)
+        return feed.newer > 0
+    finally:
+        await feed.close()
 
 
 def check_ids(facts: Sequence[Fact]) -> None:

@@ -7,9 +7,9 @@ belongs, and what an agent reports only of hosts that the agent speaks for: `Sub
 import re
 from collections.abc import Sequence
 
-from tenure.domain.ids import HostId
+from tenure.domain.ids import HostId, Position
 from tenure.domain.refusal import Refusal
-from tenure.events.catalogue import Kind
+from tenure.events.catalogue import KINDS, Kind
 from tenure.events.fact import Fact, Lane
 from tenure.events.reports import hosts_in
 
@@ -39,6 +39,10 @@ class Subjects:
         self._speaker = MANY if speaker is None else host_token(speaker)
         self._reports = f"{self._root}.{Lane.REPORT}."
         self.every = f"{self._root}.>"
+        self.dead_stream = f"TENURE_DEAD-{cluster}"
+        self._dead = f"tenure-dead.{cluster}"
+        self.every_dead = f"{self._dead}.>"
+        self.every_condemned, self.every_unreadable = f"{self._dead}.condemned.*", f"{self._dead}.unreadable.*"
 
     def of(self, kind: Kind) -> str:
         """Where facts of a kind are written: `tenure.<cluster>.<lane>.<Kind>`, reports `...report.<speaker>.<Kind>`."""
@@ -47,6 +51,20 @@ class Subjects:
     def of_all(self, kinds: Sequence[Kind]) -> list[str]:
         """Where several kinds are read, each once, in a fixed order; reports of every speaker."""
         return sorted({self._of(kind, speaker="*") for kind in kinds})
+
+    def followed(self, kinds: Sequence[Kind]) -> list[str]:
+        """What a reader of these kinds is sent: whole lanes where it reads all of them, so that it passes over what
+        stands there and is no fact, too. A condition on a lane looks at everything in it.
+        """
+        if set(kinds) >= set(KINDS.values()):
+            return [self.every]
+        whole: list[Lane] = []
+        for lane in Lane:  # a lane comes before those below it
+            inside = [kind for kind in KINDS.values() if lane.covers(kind.lane)]
+            if set(kinds).issuperset(inside) and not any(each.covers(lane) for each in whole):
+                whole.append(lane)
+        single = [kind for kind in kinds if not any(lane.covers(kind.lane) for lane in whole)]
+        return sorted([self.in_lane(lane) for lane in whole] + self.of_all(single))
 
     def in_lane(self, lane: Lane) -> str:
         """The pattern of all subjects in a lane and in the lanes below it."""
@@ -70,3 +88,11 @@ class Subjects:
         if kind.lane is Lane.REPORT:
             return f"{self._reports}{speaker}.{kind.__name__}"
         return f"{self._root}.{kind.lane}.{kind.__name__}"
+
+    def is_newer(self, subject: str, tag: str) -> bool:
+        """Whether a fact of kind `tag` that is said on `subject` may be one of a newer version's."""
+        return tag not in KINDS and subject.startswith(f"{self._root}.") and subject.endswith(f".{tag}")
+
+    def dead(self, position: Position, *, condemned: bool) -> str:
+        """The subject of the dead letter about what stands at `position`."""
+        return f"{self._dead}.{'condemned' if condemned else 'unreadable'}.{position}"

@@ -21,6 +21,7 @@ from tenure.events.fact import Fact, Recorded
 from tenure.log.port import Conflict, Expect, Feed, Log, LogFull, Unavailable
 from tenure.runtime.clock import Clock
 from tenure.runtime.leadership import Leadership
+from tenure.runtime.poison import Unfoldable, condemn, end_of_lane
 from tenure.runtime.role import Decision, Role, S
 from tenure.runtime.snapshot import Snapshot, SnapshotStore
 from tenure.runtime.telemetry import LoopMetrics
@@ -83,6 +84,8 @@ class Loop(Generic[S]):
         self._conflicts_in_vain = 0
         self._log, self._clock, self._cluster = log, clock, cluster
         self._snapshots, self._perform, self._rest_factor = snapshots, perform, rest_factor
+        self.passed: Position = LOG_START
+        """All that stands up to here is folded, or passed over."""
         self._guarded: Position = LOG_START
         self._since_snapshot = 0
         self._snapshot_at = time.monotonic()
@@ -117,7 +120,17 @@ class Loop(Generic[S]):
                 self._free.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set. Raises only on a broken assertion: the process is to end and to be restarted."""
+        """Run until `stop` is set. Raises on a broken assertion: the process is to end and to be restarted.
+
+        Raises `Unfoldable` after the fact was condemned, `Condemned` when another role did that: the same, once.
+        """
+        try:
+            await self._run(stop)
+        except Unfoldable as poison:
+            await condemn(self._log, poison, by=self.role.name)
+            raise
+
+    async def _run(self, stop: asyncio.Event) -> None:
         await self._restore()
         if self.on_restored is not None:
             await self.on_restored(self.state)
@@ -160,6 +173,7 @@ class Loop(Generic[S]):
         decision = self.role.decide(self.state, self._clock.now())
         took = time.perf_counter() - began
         self._metrics.decided(took)
+        self._metrics.quarantined(feed.quarantined)
         assert decision.assumes == self.state.position, "a decision must be made on the present state"
         facts = stamped(decision, role=self.role.name, cluster=self._cluster)
         if facts and not await self._append(feed, facts):
@@ -226,10 +240,12 @@ class Loop(Generic[S]):
         return True
 
     async def _fold_conflict(self, feed: Feed) -> None:
-        """Fold what another wrote first. Where nothing comes of that, a newer version is at work."""
+        """Fold what another wrote first. Where nothing comes of that, it is no fact, or one of a newer version."""
         guarded = self._guarded
         await self._fold_more(feed)
         if self._guarded != guarded or not await self._catch_up(feed) or self._guarded != guarded:
+            return
+        if await self._pass_over():
             return
         self._conflicts_in_vain += 1
         await self._pause()
@@ -238,6 +254,19 @@ class Loop(Generic[S]):
             logger.error("the lane %s has a fact that this version cannot read: install the newer one", self.role.guard)
             if self.leadership is not None:
                 await self.leadership.stand_back()
+
+    async def _pass_over(self) -> bool:
+        """Whether what stands last in the guarded lane is no fact of any version: the next condition begins there."""
+        assert self.role.guard is not None, "only a condition can meet a conflict"
+        try:
+            end = await end_of_lane(self._log, self.role.guard, after=self._guarded)
+        except Unavailable as trouble:
+            logger.warning("the log cannot be reached, trying again: %s", trouble)
+            return False
+        if end is None:
+            return False
+        self._guarded = max(self._guarded, end)
+        return True
 
     async def _catch_up(self, feed: Feed) -> bool:
         """After an absence: fold up to where the log is now; False if it still cannot be reached."""
@@ -277,6 +306,7 @@ class Loop(Generic[S]):
         if reading.done():
             self._pending = None
             self._fold(reading.result())
+            self.passed = feed.passed
 
     async def _fold_until(self, feed: Feed, position: Position) -> None:
         """Fold until the fact at `position` is folded, or was skipped because it cannot be read."""
@@ -287,6 +317,7 @@ class Loop(Generic[S]):
             facts = await self._reading(feed)
             self._pending = None
             self._fold(facts)
+            self.passed = feed.passed
 
     async def _fold_more(self, feed: Feed) -> None:
         """Fold what has arrived, waiting a little for something to arrive."""
@@ -295,6 +326,7 @@ class Loop(Generic[S]):
         if reading.done():
             self._pending = None
             self._fold(reading.result())
+            self.passed = feed.passed
 
     def _reading(self, feed: Feed) -> "asyncio.Task[Sequence[Recorded]]":
         """The read that is under way; never two, never one cancelled half-way (facts would be lost)."""
@@ -306,7 +338,10 @@ class Loop(Generic[S]):
         guard, lead, evolve, state = self.role.guard, self.role.lead, self.role.evolve, self.state
         for recorded in facts:
             assert recorded.position > state.position, "the log gave a fact twice or out of order"
-            evolve(state, recorded)
+            try:
+                evolve(state, recorded)
+            except Exception as error:
+                raise Unfoldable(recorded, error) from error
             assert state.position == recorded.position, "evolve must say how far it has read"
             if guard is not None and guard.covers(recorded.fact.lane):
                 self._guarded = recorded.position

@@ -117,10 +117,11 @@ async def make_loop(
     rest_factor: float = 0.0,
 ) -> Loop[S]:
     """The loop of `role` on `log` with a snapshot file under the service's data folder. `clock`: the wall's if None."""
+    condemned = sorted(await log.condemned())  # a state that was folded with one of them is of no use
     snapshots = SnapshotStore(
         service.connection.data / "snapshots" / f"{role.name}.snapshot",
         package=f"services/{service.role}",
-        log_identity=await log.identity(),
+        log_identity="-".join([await log.identity(), *map(str, condemned)]),
     )
     optional = {} if perform is None else {"perform": perform}
     return Loop(

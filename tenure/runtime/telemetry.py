@@ -46,6 +46,7 @@ class LoopMetrics:
 
     def __init__(self, role: str) -> None:
         self._attributes = {"role": role}
+        self._passed_over = 0
         self._folded: Counter | None = None
         provider = provider_of(role)
         if provider is None:
@@ -53,6 +54,7 @@ class LoopMetrics:
         meter = provider.get_meter("tenure")
         self._folded = meter.create_counter("tenure.facts.folded", unit="{fact}")
         self._appended: Counter = meter.create_counter("tenure.facts.appended", unit="{fact}")
+        self._quarantined: Counter = meter.create_counter("tenure.facts.quarantined", unit="{fact}")
         self._conflicts: Counter = meter.create_counter("tenure.append.conflicts", unit="{conflict}")
         self._decide: Histogram = meter.create_histogram("tenure.decide.duration", unit="s")
 
@@ -60,6 +62,12 @@ class LoopMetrics:
         """`count` facts were folded."""
         if self._folded is not None:
             self._folded.add(count, self._attributes)
+
+    def quarantined(self, total: int) -> None:
+        """So many have been passed over since the role was started."""
+        if self._folded is not None and total > self._passed_over:
+            self._quarantined.add(total - self._passed_over, self._attributes)
+            self._passed_over = total
 
     def decided(self, seconds: float) -> None:
         """One decision took so long."""

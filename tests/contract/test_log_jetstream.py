@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import json
-import logging
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -27,7 +26,7 @@ from tenure.runtime.nats_server import NatsServer
 from tests.contract.breaking_proxy import BreakingProxy
 from tests.contract.conftest import JetStreamUnderTest
 from tests.contract.log_facts import heartbeat, hosts, intake, report, runs
-from tests.contract.test_log import ALL_KINDS, positions, read, read_all
+from tests.contract.test_log import positions, read, read_all
 
 
 @asynccontextmanager
@@ -322,26 +321,6 @@ def test_a_replaced_log_ends_the_feeds_of_the_old_one(jetstream_under_test: JetS
 
 
 # --- foreign bytes, limits, age ------------------------------------------------------------------------------------
-
-
-def test_what_cannot_be_read_is_skipped_said_and_counted(
-    jetstream_under_test: JetStreamUnderTest, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scenario(log: JetStreamLog) -> None:
-        lane = f"tenure.{jetstream_under_test.cluster}.intake"
-        await log.append([intake(1)])
-        async with bare_client(jetstream_under_test.server) as client:
-            for damage in (b"\xff\xfe", b"{", b'{"type":"FromTomorrow","at":1}', b'{"type":"JobCancelRequested"}'):
-                await client.request(f"{lane}.JobCancelRequested", damage)
-            await client.request(f"{lane}.FromTomorrow", b'{"type":"FromTomorrow","at":1}')
-        await log.append([intake(2)])
-        feed = await log.follow(ALL_KINDS, after=LOG_START)
-        assert positions(await read(feed, 2)) == [1, 7]
-        assert feed.skipped == 4
-
-    with caplog.at_level(logging.WARNING):
-        jetstream_under_test.run(scenario)
-    assert sum("skipped the fact at" in message for message in caplog.messages) == 4
 
 
 def test_a_feed_passes_what_it_cannot_read_at_the_end(jetstream_under_test: JetStreamUnderTest) -> None:

@@ -152,17 +152,17 @@ def test_a_snapshot_ahead_of_the_log_is_not_used(log_under_test: LogUnderTest, t
 def test_a_fact_that_cannot_be_read_does_not_hold_up_the_start(
     jetstream_under_test: JetStreamUnderTest, guarded: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In the role's own lane it holds up its appends, though: nobody decides on a history that he cannot read."""
+    """One of a newer version holds up the appends in its lane, though: nobody decides on what he cannot read."""
 
     async def scenario(log: Log) -> None:
         await log.append([intake(1)])
-        kind = "place.runs.RunStopRequested" if guarded else "intake.JobCancelRequested"
+        kind = "place.runs.FromTomorrow" if guarded else "intake.JobCancelRequested"
         client = await nats.connect(jetstream_under_test.server.url)
         await client.request(f"tenure.{jetstream_under_test.cluster}.{kind}", b'{"type":"FromTomorrow","at":1}')
         await client.close()
         async with running(log):
             if guarded:
-                while not any("decided on an old position" in message for message in caplog.messages):
+                while not any("a fact that this version cannot read" in message for message in caplog.messages):
                     await asyncio.sleep(0.01)
                 assert await log.head() == 2
             else:

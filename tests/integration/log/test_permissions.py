@@ -211,9 +211,31 @@ def test_what_an_agent_forges_on_its_own_subjects_is_heard_by_nobody(guarded: Gu
         while feed.passed < head:
             heard += await feed.next(5)
         assert [recorded.fact for recorded in heard] == [report(7)]
-        assert feed.skipped == 3
+        assert feed.quarantined == 3
+        await feed.close()
+        assert [letter.by for letter in await operator.dead.read()] == ["operator"] * 3
         for opened in (own, operator):
             await opened.close()
         await link.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_speaks_from_outside_may_have_nothing_passed_over(guarded: Guarded) -> None:
+    """An agent that could condemn facts could unmake what others have said."""
+
+    async def scenario() -> None:
+        operator = await JetStreamLog.connect(guarded.access(OPERATOR), cluster=CLUSTER)
+        at = (await operator.append([runs(99)])).last
+        await operator.close()
+        for name, may in (("agent-h0", False), ("reader", False), ("placer", True), ("journal", True)):
+            log = await JetStreamLog.connect(guarded.access(name), cluster=CLUSTER, patience_s=5)
+            if may:
+                await log.condemn(at, reason="a test", by=name)
+            else:
+                with pytest.raises(Unavailable, match=r"[Pp]ermissions [Vv]iolation"):
+                    await log.condemn(at, reason="a test", by=name)
+            assert (at in await log.condemned()) == may, name
+            await log.close()
 
     asyncio.run(scenario())

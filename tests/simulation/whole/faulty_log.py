@@ -176,6 +176,14 @@ class SimulatedPort:
         await self._road.reach()
         return await self._log.head(kinds)
 
+    async def condemned(self) -> frozenset[Position]:
+        """See `Log.condemned`."""
+        return frozenset()
+
+    async def condemn(self, position: Position, *, reason: str, by: str) -> bool:
+        """See `Log.condemn`. Whatever comes from simulated agents, a role has to bear."""
+        raise AssertionError(f"{by} cannot fold what stands at {position}: {reason}")
+
     async def close(self) -> None:
         """Nothing to let go of."""
 
@@ -196,6 +204,8 @@ class SimulatedFeed:
     def passed(self) -> Position:
         """See `Feed.passed`."""
         return self._passed
+
+    quarantined = newer = 0
 
     def arrive(self, entry: Recorded) -> None:
         """A new fact is in the log."""
