@@ -10,7 +10,7 @@ from services.health.policy.radius import Radius
 from services.health.policy.silence import Silence
 from services.health.policy.transitions import Verdict, check_transition
 from services.health.policy.verdict import Judge
-from services.health.repairs import evidence_lines, to_hand_over
+from services.health.repairs import evidence_lines, reason_for, to_hand_over
 from services.health.state import Host, State, dump, initial, load
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId
@@ -88,9 +88,13 @@ def _changes(host: Host, verdict: Verdict | None, now: Millis) -> Iterator[Fact]
             cause=verdict.cause,
         )
         if verdict.asks is not None:
-            reason = verdict.why.reason if drain is None else drain.reason
             yield RepairRequested(
-                at=now, host=name, incident=incident, step=verdict.asks, reason=reason, evidence=evidence_lines(host)
+                at=now,
+                host=name,
+                incident=incident,
+                step=verdict.asks,
+                reason=reason_for(host),
+                evidence=evidence_lines(host),
             )
     gpus = available_gpus(host, state, now)
     if gpus != host.offered or (gpus and host.spec.gpu_type != host.offered_type):

@@ -8,6 +8,7 @@ import msgspec
 from services.health.policy.silence import SIGNS_NEEDED, Survey
 from services.health.policy.transitions import check_transition
 from services.health.state import (
+    AT_WORK,
     ENDS_MAX,
     INCIDENTS_KEPT,
     STORY_LENGTH,
@@ -103,7 +104,7 @@ def _hear(host: Host, at: Millis, *, suspect_after_ms: Millis) -> None:
 def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     host = state.core.hosts[fact.host]
     check_transition(host, to=fact.state, reason=fact.why.reason)
-    was_doubted = host.is_doubted
+    was_doubted, was_at_work = host.is_doubted, host.state in AT_WORK
     was_silent = host.state in (HostState.SUSPECT, HostState.LOST) and not host.is_held_up
     if fact.state is HostState.SUSPECT:
         host.suspected_at = fact.at
@@ -111,6 +112,8 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
         host.signs = 0
     if fact.state is HostState.LOST:
         host.strange_runs = True  # its runs are given up; whether it still has them is unknown until its next beat
+        if host.drain is None:
+            host.incidents = (*host.incidents, fact.at)[-INCIDENTS_KEPT:]
     if fact.state is HostState.HEALTHY:
         _in_service(state, host, fact)
     elif fact.incident and not host.incident:
@@ -125,10 +128,13 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     state.touched[fact.host] = None
     if was_doubted and not host.is_doubted:
         state.touched.update(state.held_back)
+    if was_at_work and host.state not in AT_WORK:
+        state.touch_lost()
     was_mass = state.core.mass_silence
     state.core.mass_silence = Survey(silent=len(state.suspects), watched=len(state.watched)).is_mass
     if was_mass and not state.core.mass_silence:
         state.core.followed_since = max(state.core.followed_since, fact.at)
+        state.touch_lost()
 
 
 def _in_service(state: State, host: Host, fact: HostStateChanged) -> None:
@@ -233,7 +239,7 @@ def _run_ended(state: State, fact: RunEnded) -> None:
         host = state.core.hosts[name]
         host.runs.pop(fact.run, None)
         overdue = host.overdue.pop(fact.run, False) is None
-        if host.drain is not None or overdue:
+        if host.drain is not None or overdue or host.state is HostState.LOST:
             state.touched[name] = None
     _count_end(state, fact, run)
 

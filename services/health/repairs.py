@@ -2,18 +2,27 @@
 
 from services.health.instructions import Mend
 from services.health.policy.evidence import asking
-from services.health.state import Host, State
+from services.health.state import AT_WORK, Host, State
 from tenure.domain.host import HostState
+from tenure.domain.reasons import Reason
 
 LINES_MAX = 20
 """Evidence given with one request."""
-_AT_WORK = (HostState.REPAIRING, HostState.PROBATION)
+
+
+def reason_for(host: Host) -> Reason:
+    """Why the host is to be repaired, or tested: as its drain says; a lost one has none."""
+    if host.drain is not None:
+        return host.drain.reason
+    return host.story[-1].reason if host.repair is None else host.repair.reason
 
 
 def evidence_lines(host: Host) -> tuple[str, ...]:
-    """A line for each signal that asks for care, the gravest first."""
+    """A line for a lost host, then one for each signal that asks for care, the gravest first."""
+    lost = [f"fatal health lost host: no sign of life since {host.last_seen}"] if host.state is HostState.LOST else []
     return tuple(
-        [
+        lost
+        + [
             f"{signal.severity} {signal.source} {signal.code} {signal.device}: {signal.text}"
             for signal in asking(host)[:LINES_MAX]
         ]
@@ -25,7 +34,7 @@ def to_hand_over(state: State, hosts: list[Host]) -> tuple[Mend, ...]:
     orders = []
     for host in hosts:
         asked = host.repair
-        if asked is None or asked.answered_at is not None or host.state not in _AT_WORK:
+        if asked is None or asked.answered_at is not None or host.state not in AT_WORK:
             continue
         order = Mend(
             host=host.spec.host,

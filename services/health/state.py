@@ -13,6 +13,8 @@ from tenure.domain.units import Millis
 from tenure.events.reports import HealthSignal
 
 WATCHED = (HostState.HEALTHY, HostState.DRAINING, HostState.SUSPECT)
+AT_WORK = (HostState.REPAIRING, HostState.PROBATION)
+"""The repair plug has them."""
 ENDS_MAX = 5_000
 INCIDENTS_KEPT = 16
 STORY_LENGTH = 8
@@ -194,6 +196,10 @@ class State:
             self.watch.add(name)
         elif host.state is HostState.SUSPECT:
             self.suspects[name] = None
+
+    def touch_lost(self) -> None:
+        """The repair plug may have room for lost hosts that wait for it."""
+        self.touched.update((name, None) for name, host in self.core.hosts.items() if host.state is HostState.LOST)
 
     @property
     def position(self) -> Position:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from services.health.policy.evidence import asking
 from services.health.policy.transitions import Verdict
-from services.health.state import Host, Repair
+from services.health.state import AT_WORK, Host, Repair
 from tenure.domain.host import HostState, RepairStep
 from tenure.domain.ids import FactId
 from tenure.domain.policy import Policy
@@ -50,7 +50,7 @@ class Mending:
 
     def next_at(self, host: Host) -> Millis | None:
         """When that changes by itself (P11)."""
-        if host.state in (HostState.REPAIRING, HostState.PROBATION) and host.repair is not None:
+        if host.state in AT_WORK and host.repair is not None:
             return host.repair.asked_at + self.policy.repair_limit_ms
         if host.state in (HostState.DRAINED, HostState.DRAINING) and host.drain is not None and host.drain.automatic:
             return self._clear_at(host)
@@ -71,6 +71,14 @@ class Mending:
             why = _why(Reason.HOST_REPAIR_BEGUN, {"incidents": number, "signals": len(asking(host))})
             return Verdict(state=HostState.REPAIRING, why=why, asks=RepairStep.REPAIR)
         return self._cleared(host, number) if heard else None
+
+    def lost(self, host: Host) -> Verdict | None:
+        """A lost host, once its runs are given up: the plug is asked to bring it back (to cut its power, say).
+
+        One that a person had drained, or called dead, is that person's.
+        """
+        of_a_person = host.drain is not None and not host.drain.automatic
+        return None if of_a_person or host.runs or not self.plug.repairs else self._drained(host, heard=False)
 
     def _cleared(self, host: Host, number: int) -> Verdict | None:
         clear_at = self._clear_at(host)

@@ -3,9 +3,10 @@
 Counted are hosts that a verdict of this role took out of service, lost ones included; not those that people drained.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from services.health.state import Core, Host
+from services.health.state import AT_WORK, Core, Host
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Number
@@ -13,18 +14,28 @@ from tenure.domain.reasons import Number
 
 @dataclass(slots=True, kw_only=True)
 class Radius:
-    """What may still be taken in one decision; `taken` are the hosts that it took already."""
+    """What may still be taken in one decision; `taken` are the hosts that it took, `mended` those it sent to repair."""
 
     policy: Policy
     core: Core
     taken: list[HostSpec] = field(default_factory=list)
+    mended: list[HostSpec] = field(default_factory=list)
 
     def refuses(self, spec: HostSpec) -> dict[str, Number] | None:
         """The group that has no host to spare, with its numbers; None when the host may be taken."""
+        return self._full(spec, self.taken, counts=is_held)
+
+    def refuses_repair(self, spec: HostSpec) -> bool:
+        """Whether as many hosts of a group are with the repair plug already: lost ones may be more than that."""
+        return self._full(spec, self.mended, counts=lambda host: host.state in AT_WORK) is not None
+
+    def _full(
+        self, spec: HostSpec, more: Sequence[HostSpec], *, counts: Callable[[Host], bool]
+    ) -> dict[str, Number] | None:
         for group, name in groups(spec):
             hosts = [host for host in self.core.hosts.values() if (group, name) in groups(host.spec)]
-            held = [host for host in hosts if is_held(host) and host.spec.host != spec.host]
-            count = len(held) + sum((group, name) in groups(taken) for taken in self.taken)
+            held = [host for host in hosts if counts(host) and host.spec.host != spec.host]
+            count = len(held) + sum((group, name) in groups(each) for each in more)
             most = allowed(len(hosts), self.policy.automation_share)
             if count >= most:
                 return {"group": f"{group} {name}", "hosts": len(hosts), "held": count, "allowed": most}
@@ -44,4 +55,5 @@ def allowed(hosts: int, share: float) -> int:
 
 def is_held(host: Host) -> bool:
     """Whether automation keeps it out of service."""
-    return host.state is HostState.LOST or host.is_doubted or (host.drain is not None and host.drain.automatic)
+    away = host.drain is None and host.state in (HostState.LOST, HostState.FAILED, *AT_WORK)
+    return host.state is HostState.LOST or away or host.is_doubted or (host.drain is not None and host.drain.automatic)

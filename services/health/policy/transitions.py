@@ -1,7 +1,7 @@
 """The states a host may go through, as a table: (from, to) and the reasons that may lead there.
 
 unheard -> healthy <-> draining -> drained -> repairing -> probation -> healthy, and failed where automation ends;
-healthy, draining -> suspect -> back to what it was, or lost -> back again;
+healthy, draining -> suspect -> back to what it was, or lost -> back again, or to repair when its runs are given up;
 healthy -> suspect, though heard, while it does not release what it should have (P7), or while what is said against it
 is not confirmed -> healthy, or as a drain asks.
 """
@@ -62,6 +62,8 @@ TRANSITIONS: dict[tuple[HostState | None, HostState], frozenset[Reason]] = {
     (HostState.SUSPECT, HostState.DRAINING): _BACK | _ASKED | _EVIDENCE,
     (HostState.SUSPECT, HostState.DRAINED): _BACK,
     (HostState.SUSPECT, HostState.LOST): frozenset({Reason.HOST_SILENT_TOO_LONG}) | _ASKED,
+    (HostState.LOST, HostState.REPAIRING): frozenset({Reason.HOST_REPAIR_BEGUN}),
+    (HostState.LOST, HostState.FAILED): frozenset({Reason.HOST_BREAKS_AGAIN}),
     (HostState.LOST, HostState.HEALTHY): _BACK,
     (HostState.LOST, HostState.DRAINING): _BACK,
     (HostState.LOST, HostState.DRAINED): _BACK,

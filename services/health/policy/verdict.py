@@ -41,9 +41,9 @@ class Judge:
             case HostState.SUSPECT:
                 return self._still_overdue(host) or self._back(host) or self._lost(host)
             case HostState.LOST:
-                return None if host.strange_runs else self._back(host)
+                return (None if host.strange_runs else self._back(host)) or self._to_repair(host)
             case _:
-                return self.mending.mend(host, heard=self.silence.is_heard(host, self.now))
+                return self.mending.mend(host, heard=self.silence.is_heard(host, self.now) and not host.strange_runs)
 
     def next_at(self, host: Host) -> Millis | None:
         """When the verdict may be another without a fact, beside silence (P11)."""
@@ -80,6 +80,14 @@ class Judge:
         if host.drain is not None:
             return self._given_up(host) or _to_draining(host)
         return None if host.overdue else Verdict(state=HostState.HEALTHY, why=_why("P7", Reason.HOST_RELEASED, {}))
+
+    def _to_repair(self, host: Host) -> Verdict | None:
+        """A lost host is sent to the plug, but not while most hosts are silent, and not too many at a time."""
+        verdict = self.mending.lost(host)
+        if verdict is None or self._frozen() or self.radius.refuses_repair(host.spec):
+            return None
+        self.radius.mended.append(host.spec)
+        return verdict
 
     def _against(self, host: Host) -> Verdict | None:
         """What is said against a healthy host: evidence, or what is none yet, for which nothing starts there (S63)."""

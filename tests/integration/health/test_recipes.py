@@ -96,6 +96,19 @@ def test_the_plug_reboots_when_a_reset_does_not_help(pretended: Path) -> None:
     assert done.returncode == 0 and "h000: up again" in done.stdout and "it fails" in done.stderr
 
 
+def test_a_lost_host_that_does_not_answer_has_its_power_cut(pretended: Path) -> None:
+    (pretended / "fails").write_text("cat /proc/sys/kernel/random/boot_id\n")
+    done = call("repair", ["h000"], pretended, TENURE_REASON="host_silent_too_long")
+    assert done.returncode == 1 and "it fails" in done.stderr, "nobody said how"
+    power = pretended / "power"
+    power.write_text(f'#!/bin/sh\necho "$1" >> {pretended}/cut; : > {pretended}/fails\n')
+    power.chmod(0o755)
+    done = call("repair", ["h000"], pretended, TENURE_REASON="host_silent_too_long", TENURE_POWER=str(power))
+    assert done.returncode == 0 and "h000: up again" in done.stdout, done.stderr
+    assert (pretended / "cut").read_text() == "h000\n"
+    assert "gpu-reset" not in (pretended / "asked").read_text()
+
+
 def test_a_diagnosis_that_finds_something_is_a_failure(pretended: Path) -> None:
     (pretended / "fails").write_text("dcgmi diag -r 2\n")
     done = call("repair", ["h000"], pretended)
