@@ -130,9 +130,12 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
         state.touched.update(state.held_back)
     if was_at_work and host.state not in AT_WORK:
         state.touch_lost()
-    was_mass = state.core.mass_silence
-    state.core.mass_silence = Survey(silent=len(state.suspects), watched=len(state.watched)).is_mass
-    if was_mass and not state.core.mass_silence:
+    mass, cluster = state.core.mass_silence, host.spec.cluster
+    was_mass = mass.pop(cluster, False) is None
+    silent, watched = state.tally.get(cluster, (0, 0))
+    if Survey(silent=silent, watched=watched).is_mass:
+        mass[cluster] = None
+    elif was_mass:
         state.core.followed_since = max(state.core.followed_since, fact.at)
         state.touch_lost()
 

@@ -157,8 +157,8 @@ class Core(msgspec.Struct, kw_only=True):
     """The latest instant of any heartbeat."""
     followed_since: Millis = 0
     """Since then some host's heartbeats came without a gap of `suspect_after`, and no mass silence was on record."""
-    mass_silence: bool = False
-    """Most hosts are on record as suspect."""
+    mass_silence: dict[str, None] = {}
+    """Clusters of which most hosts are on record as silent: each has a network of its own."""
 
 
 class State:
@@ -176,8 +176,10 @@ class State:
         """When the verdict on a host may change by itself. Scratch, refreshed by `decide`."""
         self.held_back: dict[HostId, None] = {}
         """Hosts with evidence against them that automation may not take yet."""
-        self.watched: dict[HostId, None] = {}
-        """Hosts whose silence counts: healthy, draining, suspect."""
+        self.watched: dict[HostId, str] = {}
+        """Hosts whose silence counts (healthy, draining, suspect), with their cluster, ..."""
+        self.tally: dict[str, list[int]] = {}
+        """... and by cluster how many of them are silent, and how many there are."""
         self.watch = Watch()
         """When hosts that are heard become silent. Scratch, refreshed by `decide`."""
         for name, host in core.hosts.items():
@@ -185,17 +187,26 @@ class State:
 
     def index(self, name: HostId, host: Host) -> None:
         """Bring the indexes in line with the state of one host."""
+        self._count(name, -1)
         self.suspects.pop(name, None)
         self.watched.pop(name, None)
         self.held_back.pop(name, None)
         if host.held_back:
             self.held_back[name] = None
         if host.state in WATCHED:
-            self.watched[name] = None
+            self.watched[name] = host.spec.cluster
         if host.state in (HostState.HEALTHY, HostState.DRAINING) or host.is_held_up:
             self.watch.add(name)
         elif host.state is HostState.SUSPECT:
             self.suspects[name] = None
+        self._count(name, +1)
+
+    def _count(self, name: HostId, change: int) -> None:
+        cluster = self.watched.get(name)
+        if cluster is not None:
+            counts = self.tally.setdefault(cluster, [0, 0])
+            counts[0] += change * (name in self.suspects)
+            counts[1] += change
 
     def touch_lost(self) -> None:
         """The repair plug may have room for lost hosts that wait for it."""

@@ -7,8 +7,8 @@ Four things keep an outage of ours from being read as a death of theirs:
   comes on time. One that comes later than `suspect_after` shows that this role was away at the deadline: it renews the
   suspicion instead, which gives every host the whole time again;
 - a host that was heard a moment ago is not lost, however long it is on record as suspect;
-- while most hosts are silent at once, nobody is lost: the network or the control plane is what failed. When that is
-  over, silence is counted anew.
+- while most hosts of a cluster are silent at once, none of it is lost: its network or the control plane is what failed.
+  When that is over, silence is counted anew.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ MASS_HOSTS_MIN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """How many of the watched hosts (healthy, draining, suspect) are silent at one instant."""
+    """How many of a cluster's watched hosts (healthy, draining, suspect) are silent at one instant."""
 
     silent: int
     watched: int
@@ -77,9 +77,9 @@ class Silence:
         """Whether this decision comes so long after `lost_at` that the role itself must have been away."""
         return now >= self.lost_at(host, core) + self.policy.suspect_after_ms
 
-    def survey(self, core: Core, now: Millis) -> Survey:
-        """Count the silent among the watched hosts, those included whose suspicion is not on record yet."""
-        watched = [host for host in core.hosts.values() if host.state in WATCHED]
+    def survey(self, core: Core, cluster: str, now: Millis) -> Survey:
+        """Count the silent among a cluster's watched hosts, those included whose suspicion is not on record yet."""
+        watched = [host for host in core.hosts.values() if host.state in WATCHED and host.spec.cluster == cluster]
         suspects = [host for host in watched if host.state is HostState.SUSPECT and not host.is_held_up]
         silent = [host for host in watched if host in suspects or self.is_silent(host, core, now)]
         return Survey(silent=len(silent), watched=len(watched))

@@ -18,14 +18,14 @@ from tenure.domain.units import Millis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """The rules applied to one host at one instant. `survey` is None where nobody can be lost."""
+    """The rules applied to one host at one instant. `surveys` are of the clusters of which a host may be lost."""
 
     silence: Silence
     mending: Mending
     radius: Radius
     core: Core
     now: Millis
-    survey: Survey | None = None
+    surveys: Mapping[str, Survey]
 
     def judge(self, host: Host) -> Verdict | None:
         """The verdict on one host, by its present state."""
@@ -84,7 +84,7 @@ class Judge:
     def _to_repair(self, host: Host) -> Verdict | None:
         """A lost host is sent to the plug, but not while most hosts are silent, and not too many at a time."""
         verdict = self.mending.lost(host)
-        if verdict is None or self._frozen() or self.radius.refuses_repair(host.spec):
+        if verdict is None or self._frozen(host) or self.radius.refuses_repair(host.spec):
             return None
         self.radius.mended.append(host.spec)
         return verdict
@@ -97,7 +97,7 @@ class Judge:
         found = evidence.doubt(host, policy=self.silence.policy)
         if found is None:
             return None
-        limit = self._frozen() or self.radius.refuses(host.spec)
+        limit = self._frozen(host) or self.radius.refuses(host.spec)
         if limit is not None:
             return self._held_back(host, found, limit)
         self.radius.taken.append(host.spec)
@@ -124,7 +124,7 @@ class Judge:
         found = evidence.weigh(host, self.core, self.now, policy=self.silence.policy)
         if found is None:
             return None
-        limit = self._frozen() or self.radius.refuses(host.spec)
+        limit = self._frozen(host) or self.radius.refuses(host.spec)
         if limit is not None:
             return self._held_back(host, found, limit)
         self.radius.taken.append(host.spec)
@@ -144,11 +144,11 @@ class Judge:
         why = _why("P9", Reason.HOST_HELD_BACK, {**found.numbers, **limit, "evidence": found.reason.value})
         return Verdict(state=HostState.HEALTHY, why=why, cause=found.cause)
 
-    def _frozen(self) -> Mapping[str, Number] | None:
-        """S66, S67: while most hosts are silent nothing is drained by evidence; the fault is more likely ours."""
-        if not self.core.mass_silence:
+    def _frozen(self, host: Host) -> Mapping[str, Number] | None:
+        """S66, S67: while most hosts of its cluster are silent nothing is drained by evidence: is it our fault?"""
+        if host.spec.cluster not in self.core.mass_silence:
             return None
-        survey = self.silence.survey(self.core, self.now)
+        survey = self.silence.survey(self.core, host.spec.cluster, self.now)
         return {"hosts_silent": survey.silent, "hosts_watched": survey.watched}
 
     def _draining(self, host: Host) -> Verdict | None:
@@ -166,7 +166,7 @@ class Judge:
     def _graver(self, host: Host) -> Verdict | None:
         """A host that drains has lost a GPU meanwhile: its runs cannot go on."""
         found = None if host.said_fatal else evidence.weigh(host, self.core, self.now, policy=self.silence.policy)
-        if found is None or not found.fatal or self._frozen() is not None:
+        if found is None or not found.fatal or self._frozen(host) is not None:
             return None
         numbers = {**found.numbers, "runs": len(host.runs), "fatal": True}
         assert host.drain is not None, "only a draining host is judged so"
@@ -200,14 +200,14 @@ class Judge:
         lost_at = self.silence.lost_at(host, self.core)
         if self.now < lost_at:
             return None
-        assert self.survey is not None, "whoever may be lost must be judged with all others in view"
+        survey = self.surveys[host.spec.cluster]
         numbers = {
             "silent_ms": self.now - host.last_seen,
             "lost_after_ms": self.silence.policy.lost_after_ms,
-            "hosts_silent": self.survey.silent,
-            "hosts_watched": self.survey.watched,
+            "hosts_silent": survey.silent,
+            "hosts_watched": survey.watched,
         }
-        if self.survey.is_mass or self.silence.is_too_late(host, self.core, self.now):
+        if survey.is_mass or self.silence.is_too_late(host, self.core, self.now):
             late = {**numbers, "late_ms": self.now - lost_at}
             return Verdict(state=HostState.SUSPECT, why=_why("P2", Reason.HOST_SILENT, late))
         return Verdict(state=HostState.LOST, why=_why("P2", Reason.HOST_SILENT_TOO_LONG, numbers))
