@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tenure.cli.connection import VARIABLE, Found, find, running_in
+from tenure.cli.connection import VARIABLE, Found, client_of, find, running_in, running_root
 from tenure.domain.refusal import Refusal
 from tenure.runtime.data_dir import FREE_BYTES_MIN, DataDir, Endpoint, default_root
 from tenure.runtime.processes import is_alive
@@ -127,17 +127,15 @@ def _in(root: Path) -> Found:
 
 def _gateway(found: Found) -> Iterator[Finding]:
     """Whether it answers, how fast, whether its clock is ours, and how the hosts are."""
-    from tenure.sdk.client import Client
-
     where = "this machine" if found.endpoint is not None else "TENURE_SERVER"
     try:
-        with Client(found.address) as client:
+        with client_of(found) as client:
             client.jobs(limit=1)  # the first call makes the connection
             began = time.monotonic()
             answer = client.jobs(limit=1)
             took_ms = (time.monotonic() - began) * 1000
             hosts = client.hosts().hosts
-    except ServerError as error:
+    except (ServerError, Refusal) as error:
         fix = "see log/gateway.log in its data directory" if found.endpoint else "see whether it runs there"
         yield Finding(subject="gateway", detail=found.address, problem=str(error), fix=fix)
         return
@@ -270,13 +268,5 @@ def _database(endpoint: Endpoint, head: int) -> Finding:
 
 def all_findings(root: Path | None) -> list[Finding]:
     """Everything, in the order in which it is worth mending."""
-    directory = root or (_running_root() or default_root())
+    directory = root or (running_root() or default_root())
     return [*installation(), *data_directory(directory.absolute()), *running(root)]
-
-
-def _running_root() -> Path | None:
-    try:
-        endpoint = find().endpoint
-    except ServerError:
-        return None
-    return None if endpoint is None else Path(endpoint.data)

@@ -4,7 +4,23 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli import budgets, doctor, hosts, jobs, log, log_dead, output, queue, serve, simulate, submit, trace, up
+from tenure.cli import (
+    budgets,
+    doctor,
+    hosts,
+    jobs,
+    log,
+    log_dead,
+    output,
+    people,
+    queue,
+    serve,
+    simulate,
+    submit,
+    tokens,
+    trace,
+    up,
+)
 
 app = typer.Typer(
     name="tenure",
@@ -14,7 +30,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (up, submit, queue, jobs, output, budgets, hosts, serve, simulate, trace, log, log_dead, doctor):
+for module in (
+    up,
+    submit,
+    queue,
+    jobs,
+    output,
+    budgets,
+    people,
+    hosts,
+    serve,
+    simulate,
+    trace,
+    log,
+    log_dead,
+    doctor,
+    tokens,
+):
     module.register(app)
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from tenure.cli.connection import find
+from tenure.cli.connection import client_of, find
+from tenure.domain.refusal import Refusal
 from tenure.sdk.errors import ServerError
 
 if TYPE_CHECKING:
@@ -35,10 +36,7 @@ def hosts(incomplete: str) -> list[str]:
 
 def _offer(incomplete: str, ask: "Callable[[Client], Iterable[str]]") -> list[str]:
     try:
-        address = find().address
-        from tenure.sdk.client import Client
-
-        with Client(address, deadline_s=DEADLINE_S) as client:
+        with client_of(find(), deadline_s=DEADLINE_S) as client:
             return [name for name in ask(client) if name.startswith(incomplete)]
-    except ServerError:
+    except (ServerError, Refusal):
         return []

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tenure.cli.budgets import replace_tree
-from tenure.cli.connection import caller
+from tenure.cli.connection import Found, caller, client_of
 from tenure.domain.ids import BudgetPath
 from tenure.domain.tree import PPM, BudgetNode, BudgetTree
+from tenure.runtime.data_dir import Endpoint
 
 if TYPE_CHECKING:
     from tenure.v1 import budgets_pb2
@@ -22,14 +23,12 @@ class Settled:
     leaf: str
 
 
-def settle_tree(address: str, *, tree: BudgetTree | None, tree_name: str) -> Settled:
+def settle_tree(endpoint: Endpoint, *, tree: BudgetTree | None, tree_name: str) -> Settled:
     """Make `tree` the tree if it is another one; without it, make a default one where there is none.
 
     Raises `ServerError`, such as a refusal because a budget with jobs would go; nothing is changed then.
     """
-    from tenure.sdk.client import Client
-
-    with Client(address) as client:
+    with client_of(Found(address=endpoint.address, endpoint=endpoint)) as client:
         present = client.tree()
         wanted = tree
         if tree is None and not present.budgets:

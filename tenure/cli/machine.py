@@ -17,6 +17,7 @@ from tenure.log.port import Unavailable
 from tenure.log.subjects import Subjects
 from tenure.runtime.batch_staging import clean_up, stage_in_memory, stage_when_up
 from tenure.runtime.data_dir import DataDir
+from tenure.runtime.identity_options import IdentityOptions
 from tenure.runtime.nats_server import LOOPBACK, server_command, write_config
 from tenure.runtime.run_signing import make_signing_keys
 from tenure.runtime.supervisor import ChildSpec
@@ -61,6 +62,7 @@ class Machine:
     provider: str
     config: Path | None
     settings: tuple[str, ...]
+    identity: IdentityOptions
 
     @property
     def real_hosts(self) -> tuple[HostId, ...]:

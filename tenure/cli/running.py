@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator
 from tenure.cli.first_tree import settle_tree
 from tenure.cli.machine import CLUSTER, LEAVE_JOBS, STOP_ORDER, Machine
 from tenure.cli.terminal import clean, is_terminal
+from tenure.domain.refusal import Refusal
 from tenure.domain.tree import BudgetTree
 from tenure.runtime.data_dir import FREE_BYTES_MIN, Endpoint
+from tenure.runtime.identity_options import certificate_name
+from tenure.runtime.local_tokens import key_file, make_key
 from tenure.runtime.supervisor import Supervisor, end_leftovers
 from tenure.sdk.errors import ServerError
 
@@ -38,20 +41,22 @@ def run(machine: Machine, *, tree: BudgetTree | None, tree_name: str) -> int:
         say(f"ended what a killed tenure up had left behind: {', '.join(leftovers)}")
     _make_token(machine)
     token_file = machine.token_file
-    data.write_endpoint(
-        Endpoint(
-            address=machine.listen,
-            pid=os.getpid(),
-            data=str(data.root),
-            cluster=CLUSTER,
-            nats=machine.nats_url,
-            nats_key_file=str(machine.reader_key_file),
-            clickhouse=machine.database_url,
-            clickhouse_token_file=None if token_file is None else str(token_file),
-            started_at_ms=time.time_ns() // 1_000_000,
-        )
+    make_key(key_file(data.root))
+    endpoint = Endpoint(
+        address=machine.listen,
+        pid=os.getpid(),
+        data=str(data.root),
+        cluster=CLUSTER,
+        nats=machine.nats_url,
+        nats_key_file=str(machine.reader_key_file),
+        clickhouse=machine.database_url,
+        clickhouse_token_file=None if token_file is None else str(token_file),
+        tls_name=certificate_name(machine.identity),
+        tls_ca=str(machine.identity.tls_ca or ""),
+        started_at_ms=time.time_ns() // 1_000_000,
     )
-    status = asyncio.run(_Running(machine).live(tree=tree, tree_name=tree_name))
+    data.write_endpoint(endpoint)
+    status = asyncio.run(_Running(machine, endpoint).live(tree=tree, tree_name=tree_name))
     machine.clean_up()
     data.release()
     return status
@@ -66,8 +71,8 @@ def say(line: str) -> None:
 class _Running:
     """The life of one `up` in its event loop."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, machine: Machine, endpoint: Endpoint) -> None:
+        self._machine, self._endpoint = machine, endpoint
         self._supervisor = Supervisor(say=say, record=machine.data.write_children)
         self._specs = list(machine.children())
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
@@ -142,11 +147,11 @@ class _Running:
         address = self._machine.listen
         example = "PATH"
         try:
-            settled = await asyncio.to_thread(settle_tree, address, tree=tree, tree_name=tree_name)
+            settled = await asyncio.to_thread(settle_tree, self._endpoint, tree=tree, tree_name=tree_name)
             example = settled.leaf or example
             if settled.changed:
                 say(settled.changed)
-        except ServerError as error:
+        except (ServerError, Refusal) as error:
             say(f"the budget tree stays as it is: {error}")
         with contextlib.suppress(OSError):
             print(f"tenure is up at {address} after {took_s:.1f} s (data: {self._machine.data.root}; Ctrl-C stops all)")

@@ -12,6 +12,7 @@ from tenure.domain.refusal import Refusal
 
 if TYPE_CHECKING:
     from tenure.runtime.data_dir import DataDir
+    from tenure.runtime.identity_options import IdentityOptions
 
 DEFAULT_PORT = 7733
 LOOPBACK = "127.0.0.1"
@@ -45,7 +46,7 @@ def up(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="YAML with policy:, signals:, repair: sections."),
+        typer.Option("--config", metavar="FILE", help="YAML: policy:, signals:, repair:, identity: sections."),
     ] = None,
     clickhouse: Annotated[
         str, typer.Option("--clickhouse", metavar="URL", help="A ClickHouse server.", show_default="embedded")
@@ -79,9 +80,11 @@ def up(
     directory = DataDir(data or default_root())
     directory.prepare()
     directory.own()
+    address = choose_address(listen, directory)
+    identity = check_who_may_call(address, config, settings or [])
     machine = Machine(
         data=directory,
-        listen=choose_address(listen, directory),
+        listen=address,
         nats_port=free_port(),
         clickhouse_port=free_port(),
         clickhouse_url=clickhouse,
@@ -91,6 +94,7 @@ def up(
         provider=provider,
         config=config and config.absolute(),
         settings=tuple(settings or ()),
+        identity=identity,
     )
     raise typer.Exit(run(machine, tree=tree, tree_name=str(budgets)))
 
@@ -114,6 +118,16 @@ def choose_address(listen: str, directory: "DataDir") -> str:
         if not trouble_with(host, port):
             return address
     return f"{LOOPBACK}:{free_port()}"
+
+
+def check_who_may_call(address: str, config: Path | None, settings: list[str]) -> "IdentityOptions":
+    """The sources of identity. Raises `Refusal` for what is wrong with them, or too little for this address."""
+    from tenure.runtime.identity_options import certificate_name, check_reach, load_identity_options
+
+    options = load_identity_options(config, settings, environment=os.environ)
+    check_reach(parse_address(address)[0], options, local_tokens=True)
+    certificate_name(options)
+    return options
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -40,6 +40,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nats_key_file: str | None = None
     clickhouse: str = ""
     clickhouse_token_file: str | None = None
+    tls_name: str = ""
+    """The name in its certificate; empty: it speaks no TLS."""
+    tls_ca: str = ""
+    """Who signed that; empty: somebody the system trusts."""
     started_at_ms: int = 0
 
 

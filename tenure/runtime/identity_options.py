@@ -133,6 +133,29 @@ def check_reach(host: str, options: IdentityOptions, *, local_tokens: bool) -> N
         )
 
 
+def certificate_name(options: IdentityOptions) -> str:
+    """A name in the gateway's certificate, for clients that call it by another; empty: no TLS. Raises `Refusal`."""
+    if options.tls_certificate is None:
+        return ""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    try:
+        certificate = x509.load_pem_x509_certificate(options.tls_certificate.read_bytes())
+    except ValueError as error:
+        raise _bad("tls_certificate", str(options.tls_certificate), "no certificate", "name a PEM file") from error
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        found = names.get_values_for_type(x509.DNSName) + [str(ip) for ip in names.get_values_for_type(x509.IPAddress)]
+    except x509.ExtensionNotFound:
+        found = []
+    found += [str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    if not found:
+        fix = "use one with a subject alternative name"
+        raise _bad("tls_certificate", str(options.tls_certificate), "without a name in it", fix)
+    return found[0]
+
+
 def _check_together(options: IdentityOptions) -> None:
     if options.issuer:
         parts = urlsplit(options.issuer)

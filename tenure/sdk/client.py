@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from tenure.runtime.loopback import is_loopback
+from tenure.sdk.credentials import Credentials
 from tenure.sdk.errors import ServerError, ServerRefused, ServerUnreachable
 from tenure.v1 import jobs_pb2
 
 if TYPE_CHECKING:
-    from tenure.v1 import budgets_pb2, hosts_pb2
+    from tenure.v1 import budgets_pb2, hosts_pb2, identity_pb2
     from tenure.v1.budgets_pb2_grpc import BudgetsStub
     from tenure.v1.hosts_pb2_grpc import HostsStub
+    from tenure.v1.identity_pb2_grpc import IdentityStub
     from tenure.v1.jobs_pb2_grpc import JobsStub
 
 A = TypeVar("A", bound=Message)
@@ -72,13 +75,16 @@ _REFUSALS = frozenset(
 class Client:
     """Talks to the gateway at `address` (`host:port`). One thread at a time; close it, or use it as a context.
 
-    Every method raises `ServerRefused` or `ServerUnreachable` (both `ServerError`).
+    Every method raises `ServerRefused` or `ServerUnreachable` (both `ServerError`), and `Refusal` for credentials that
+    cannot be sent.
     """
 
-    def __init__(self, address: str, *, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(self, address: str, *, deadline_s: float = DEADLINE_S, credentials: Credentials | None = None) -> None:
+        """`credentials`: who calls; None: what the environment says. Raises `Refusal` for what it says wrongly."""
         self.address = address
         self._deadline_s = deadline_s
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._credentials = credentials or Credentials.from_environment()
+        self._channel = _channel(address, self._credentials)
 
     def __enter__(self) -> "Client":
         return self
@@ -89,6 +95,12 @@ class Client:
     def close(self) -> None:
         """Close the channel; calls under way end."""
         self._channel.close()
+
+    @cached_property
+    def _identity(self) -> "IdentityStub":
+        from tenure.v1.identity_pb2_grpc import IdentityStub
+
+        return IdentityStub(self._channel)
 
     @cached_property
     def _jobs(self) -> "JobsStub":
@@ -107,6 +119,12 @@ class Client:
         from tenure.v1.hosts_pb2_grpc import HostsStub
 
         return HostsStub(self._channel)
+
+    def whoami(self) -> "identity_pb2.WhoAmIResponse":
+        """Who the gateway takes the caller for, how it knows, and what they may do."""
+        from tenure.v1 import identity_pb2
+
+        return self._call(self._identity.WhoAmI, identity_pb2.WhoAmIRequest())
 
     def submit(self, spec: jobs_pb2.JobSpec, *, idempotency_key: str = "") -> str:
         """Submit a job and return its id; it is durable then."""
@@ -133,7 +151,7 @@ class Client:
     def watch(self, job_id: str) -> Iterator[jobs_pb2.Job]:
         """The job now and at each change, until it is over. A broken connection is taken up again."""
         request = jobs_pb2.WatchJobRequest(job_id=job_id)
-        for answer in self._stream(lambda: self._jobs.Watch(request)):
+        for answer in self._stream(lambda: self._jobs.Watch(request, metadata=self._metadata())):
             yield answer.job
 
     def cancel(self, job_id: str, *, user: str) -> jobs_pb2.Job:
@@ -158,7 +176,7 @@ class Client:
         request = jobs_pb2.JobLogsRequest(
             job_id=job_id, run=run, replica=replica, stream=stream, follow=follow, tail_bytes=tail_bytes
         )
-        for piece in self._stream(lambda: self._jobs.Logs(request)):
+        for piece in self._stream(lambda: self._jobs.Logs(request, metadata=self._metadata())):
             request.offset = piece.offset + len(piece.data)
             request.tail_bytes = 0
             yield piece.data
@@ -245,13 +263,16 @@ class Client:
 
         return self._call(self._hosts.Report, hosts_pb2.HostReportRequest(since_ms=since_ms))
 
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._credentials.metadata(self.address)
+
     def _call(self, method: "grpc.UnaryUnaryMultiCallable[Q, A]", request: Q) -> A:
         """The answer; asked again when the gateway says when, as long as that is before the deadline."""
-        give_up_at = time.monotonic() + self._deadline_s
+        give_up_at, metadata = time.monotonic() + self._deadline_s, self._metadata()
         try:
             while True:
                 try:
-                    return method(request, timeout=max(0.0, give_up_at - time.monotonic()))
+                    return method(request, timeout=max(0.0, give_up_at - time.monotonic()), metadata=metadata)
                 except grpc.RpcError as error:
                     wait_s = _retry_after_s(error)
                     if wait_s is None or time.monotonic() + wait_s > give_up_at:
@@ -287,6 +308,8 @@ class Client:
             return ServerUnreachable(details, code=code)
         if code == "UNAVAILABLE":
             fix = "start it with `tenure up`, or set TENURE_SERVER to the address of a running one"
+            if not self._credentials.tls and not is_loopback(self.address.rpartition(":")[0]):
+                fix += "; if it speaks TLS, set TENURE_TLS_CA"
             return ServerUnreachable(f"no answer from {self.address}; {fix}", code=code)
         if code == "DEADLINE_EXCEEDED":
             fix = "see whether it is overloaded with `tenure doctor`"
@@ -304,6 +327,15 @@ def _retry_after_s(error: grpc.RpcError) -> float | None:
         return None
     said = [str(entry.value) for entry in error.trailing_metadata() or () if entry.key == "retry-after"]
     return float(said[0]) if said and said[0].isdecimal() else None
+
+
+def _channel(address: str, credentials: Credentials) -> grpc.Channel:
+    if not credentials.tls:
+        return grpc.insecure_channel(address, options=_OPTIONS)
+    options: tuple[tuple[str, str | int], ...] = _OPTIONS
+    if credentials.server_name:
+        options = (*options, ("grpc.ssl_target_name_override", credentials.server_name))
+    return grpc.secure_channel(address, grpc.ssl_channel_credentials(*credentials.pem()), options=options)
 
 
 def _is_answer(error: grpc.RpcError) -> bool:
