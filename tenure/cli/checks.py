@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -169,13 +169,44 @@ def _processes(endpoint: Endpoint) -> Iterator[Finding]:
     data = DataDir(Path(endpoint.data))
     for record in sorted(data.children(), key=lambda record: record.name):
         alive = is_alive(record.pid)
-        ready = record.name == "nats" or ready_details(data.ready_file(record.name), record.pid) is not None
+        details = ready_details(data.ready_file(record.name), record.pid)
+        ready = record.name == "nats" or details is not None
         yield Finding(
             subject=record.name,
-            detail=f"pid {record.pid}",
+            detail=f"pid {record.pid}{_lead(details)}",
             problem="" if alive and ready else "is not ready" if alive else "has ended",
             fix=f"its log says why: {data.log_file(record.name)}",
         )
+
+
+def _lead(details: Mapping[str, object] | None) -> str:
+    """Whether the process leads its role, by its ready file; empty for roles that are not led."""
+    lead = (details or {}).get("lead")
+    if not isinstance(lead, dict):
+        return ""
+    if lead.get("leading"):
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(lead["since"] / 1000))
+        return f", leads since {since}"
+    return f", follows {lead.get('leader') or 'nobody'}"
+
+
+def _leaders(endpoint: Endpoint) -> Finding:
+    """Who leads each role, by the leases."""
+    from tenure.log.lease import LED, read_leases
+    from tenure.log.port import Unavailable
+    from tenure.runtime.reader import reader_access
+
+    try:
+        leases = asyncio.run(read_leases(reader_access(endpoint), cluster=endpoint.cluster, roles=LED))
+    except Unavailable as error:
+        return Finding(subject="leaders", detail="", problem=str(error), fix=f"see {endpoint.data}/log/nats.log")
+    nobody = [role for role, holder in leases.items() if holder is None]
+    return Finding(
+        subject="leaders",
+        detail=", ".join(f"{role} {holder.name}" for role, holder in leases.items() if holder is not None),
+        problem=f"nobody leads {', '.join(nobody)}" if nobody else "",
+        fix="see whether their processes run, and their logs",
+    )
 
 
 def _log(endpoint: Endpoint) -> Iterator[Finding]:
@@ -194,6 +225,7 @@ def _log(endpoint: Endpoint) -> Iterator[Finding]:
         fix="see which role uses a whole processor (top) and its log",
     )
     yield _quarantine(dead)
+    yield _leaders(endpoint)
     yield _database(endpoint, head)
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -29,6 +29,8 @@ from tenure.log.port import Unavailable
 logger = logging.getLogger(__name__)
 
 BUCKET = "tenure-leases"
+LED = ("budget", "ranker", "placer", "health", "journal")
+"""The roles of which one process leads."""
 TTL_S = 5.0
 """A lease that was not renewed for so long is gone. Longer than a decision or a snapshot holds a process up."""
 ANSWER_S = 2.0
@@ -183,6 +185,21 @@ async def make_store(access: Access, *, replicas: int) -> None:
         await open_store(connection, replicas=replicas)
     finally:
         await connection.close()
+
+
+async def read_leases(access: Access, *, cluster: str, roles: Sequence[str]) -> dict[str, Holder | None]:
+    """Who holds the lease of each role now. Raises `Unavailable`."""
+    connection = await _connect(access)
+    try:
+        store = await connection.jetstream(timeout=ANSWER_S).key_value(BUCKET)
+        entries = {role: await read_entry(store, f"{cluster}.{role}", connection) for role in roles}
+    except (NatsError, TimeoutError, StoreAway) as trouble:
+        raise Unavailable(
+            f"the store of leases {BUCKET} cannot be read: {trouble or type(trouble).__name__}"
+        ) from trouble
+    finally:
+        await connection.close()
+    return {role: None if entry is None else entry[0] for role, entry in entries.items()}
 
 
 async def open_store(connection: Client, *, replicas: int) -> KeyValue:

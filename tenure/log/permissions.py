@@ -98,6 +98,7 @@ def may_publish(grant: Grant, *, cluster: str) -> list[str]:
     api = [f"{API}.{verb.format(subjects.stream)}" for verb in verbs]
     api += [f"{API}.{verb}.{subjects.dead_stream}" for verb in ("STREAM.INFO", "STREAM.MSG.GET")]
     api += _lease(f"{cluster}.{grant.lease}") if grant.lease else []
+    api += [f"{API}.{verb}.KV_{BUCKET}" for verb in ("STREAM.INFO", "STREAM.MSG.GET")] * grant.lists_readers
     letters = [subjects.every_unreadable, subjects.every_condemned] if grant.keeps_letters else []
     asking = [f"tenure-data.{cluster}.logs.*"] if grant.asks_agents else []
     facts = subjects.of_all(grant.writes)

@@ -6,6 +6,7 @@ store says that the lease is another's, or when the log has another leader's fac
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 
@@ -63,8 +64,8 @@ class Leadership:
         return self._lease.holder.name
 
     async def run(self) -> None:
-        """Renew or look, until cancelled."""
-        while True:
+        """Renew or look, until cancelled and told to `leave`: nats-py may overlook a cancellation and go on."""
+        while self._back_at < math.inf:
             await self.look()
             await asyncio.sleep(RENEW_S if self.held else LOOK_S)
 
@@ -88,9 +89,13 @@ class Leadership:
         finally:
             self._tell()
 
+    def over(self) -> None:
+        """Claim nothing any more."""
+        self._back_at = math.inf
+
     async def leave(self) -> None:
         """Give the lease up at once: this process is about to end."""
-        self._back_at = float("inf")
+        self.over()
         await self._give_up()
 
     async def stand_back(self) -> None:

@@ -152,7 +152,11 @@ def test_the_log_is_exported_as_json_lines(system: CommandLine, tmp_path: Path) 
 
 def test_the_doctor_finds_everything_well_and_then_not(system: CommandLine) -> None:
     checks = {check["subject"]: check for check in system.json("doctor")["checks"]}
-    assert checks.keys() >= {"python", "nats-server", "disk", "gateway", "clock", "hosts", "placer", "log", "database"}
+    assert checks.keys() >= {"python", "nats-server", "disk", "gateway", "clock", "hosts", "log", "leaders", "database"}
+    assert all(
+        f"{role} " in checks["leaders"]["detail"] for role in ("budget", "ranker", "placer", "health", "journal")
+    )
+    assert "leads since" in checks["placer"]["detail"]
     (system.data / "run" / "ranker.ready.json").rename(system.data / "run" / "aside")
     try:
         done = system.run("doctor")
