@@ -89,13 +89,13 @@ class Leadership:
         finally:
             self._tell()
 
-    def over(self) -> None:
+    def retire(self) -> None:
         """Claim nothing any more."""
         self._back_at = math.inf
 
     async def leave(self) -> None:
         """Give the lease up at once: this process is about to end."""
-        self.over()
+        self.retire()
         await self._give_up()
 
     async def stand_back(self) -> None:

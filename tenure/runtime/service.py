@@ -194,7 +194,7 @@ async def taking_part(
         async with asyncio.TaskGroup() as group:
             parts = [group.create_task(work()) for work in (take_part, announce)]
             yield leadership
-            leadership.over()
+            leadership.retire()
             for part in parts:
                 part.cancel()
     finally:

@@ -152,6 +152,14 @@ TARGETS = (
     Target(
         "path.restart.acknowledged_lost", f"{KILLED}: acknowledged jobs lost", 0, "jobs", slurm="299 of the last 300"
     ),
+    *(
+        Target(f"failover.{hit}.p99_s", f"{what}: from the signal until a job submitted then runs, p99", limit, "s")
+        for hit, what, limit in (
+            ("killed", "the leader of a role is killed", 10),
+            ("suspended", "the leader of a role is suspended", 10),
+            ("stopped", "the leader of a role is stopped in order", 10),
+        )
+    ),
     Target(
         "window.window_read_ms_p50",
         "the ranker's window, exact to the millisecond, over 100 million occupancy rows",
