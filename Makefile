@@ -5,6 +5,8 @@ PYTHON ?= python3.11
 ARGS ?=
 SEEDS ?= 1000
 SEED ?=
+SBOM ?= sbom.json
+AUDIT ?=
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := $(VENV)/.locked
@@ -16,7 +18,7 @@ GENERATED ?= .
 
 .DEFAULT_GOAL := install
 .DELETE_ON_ERROR:
-.PHONY: install help demo up test sim-soak check lint types imports protos architecture bench proto lock clean
+.PHONY: install help demo up test sim-soak check lint types imports protos architecture bench proto lock sbom audit clean
 
 ## install      .venv with everything of requirements.lock, and the command .venv/bin/tenure (the default)
 install: $(READY)
@@ -95,7 +97,23 @@ lock: $(READY)
 	@$(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
 
+## sbom         what it is made of, as CycloneDX, from requirements.lock: sbom.json, the same bytes for the same lock
+sbom: $(READY)
+	@PYTHONWARNINGS=ignore $(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+		--short-PURLs --output-format JSON --output-file $(SBOM) requirements.lock
+	@echo "wrote $(SBOM)"
+
+## audit        whether a version in requirements.lock is known to be vulnerable; asks pypi.org (AUDIT='--service osv': osv.dev)
+audit: $(READY)
+	@said=$$(mktemp) && trap 'rm -f "$$said"' EXIT && \
+		if $(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --progress-spinner off \
+			$(AUDIT) >"$$said" 2>&1; then cat "$$said"; \
+		elif grep -q Traceback "$$said"; then \
+			echo "make: the database of vulnerabilities cannot be asked, so nothing is known: $$(tail -n 1 "$$said" | cut -c 1-300)" >&2; \
+			echo "make: try again where pypi.org can be reached, or AUDIT='--service osv' for osv.dev" >&2; exit 2; \
+		else cat "$$said" >&2; exit 1; fi
+
 ## clean        remove what make and the tools have left, .venv too
 clean:
-	@rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(SBOM) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
