@@ -76,7 +76,9 @@ def test_one_agent_is_cut_off_and_its_runs_are_lost_and_run_again(tmp_path: Path
             with each.load(seed=4) as load:
                 load.more(20)
                 roads["a0"].cut()
-                each.roles.until(lambda: states(each) == {"lost", "healthy"} or None, what="hosts to be lost", timeout_s=60)
+                each.roles.until(
+                    lambda: states(each) == {"lost", "healthy"} or None, what="hosts to be lost", timeout_s=60
+                )
                 load.more(10)
                 roads["a0"].mend()
                 each.roles.until(lambda: states(each) == {"healthy"} or None, what="hosts to be back", timeout_s=60)
