@@ -103,14 +103,14 @@ sbom: $(READY)
 		--short-PURLs --output-format JSON --output-file $(SBOM) requirements.lock
 	@echo "wrote $(SBOM)"
 
-## audit        whether a version in requirements.lock is known to be vulnerable; asks pypi.org (AUDIT='--service osv': osv.dev)
+## audit        whether a version in requirements.lock is known to be vulnerable; asks the package index (AUDIT='--service osv': osv.dev)
 audit: $(READY)
 	@said=$$(mktemp) && trap 'rm -f "$$said"' EXIT && \
 		if $(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --progress-spinner off \
 			$(AUDIT) >"$$said" 2>&1; then cat "$$said"; \
 		elif grep -q Traceback "$$said"; then \
 			echo "make: the database of vulnerabilities cannot be asked, so nothing is known: $$(tail -n 1 "$$said" | cut -c 1-300)" >&2; \
-			echo "make: try again where pypi.org can be reached, or AUDIT='--service osv' for osv.dev" >&2; exit 2; \
+			echo "make: try again where the package index can be reached, or AUDIT='--service osv'" >&2; exit 2; \
 		else cat "$$said" >&2; exit 1; fi
 
 ## clean        remove what make and the tools have left, .venv too
