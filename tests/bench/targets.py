@@ -177,10 +177,26 @@ TARGETS = (
     *_of_months(),
     *_of_faults(),
     Target(
+        "heartbeats.live_percent_of_a_core.control_plane",
+        "heartbeats of 1,000 hosts, one each 5 s, in all roles: read, decoded, folded, decided on, kept for ClickHouse",
+        5,
+        "% of a core",
+    ),
+    Target(
         "heartbeats.percent_of_a_core.all",
         "heartbeats of 1,000 hosts folded and decided on, without the log's client",
         5,
         "% of a core",
+    ),
+    *(
+        Target(f"flapping.{how}.{figure}", f"30 % of 1,000 hosts silent for 45 s every 5 min, {how}: {words}", 0, "")
+        for how in ("together", "apart")
+        for figure, words in (
+            ("drained", "drained"),
+            ("lost", "lost"),
+            ("told_to_stop", "protected runs told to stop"),
+            ("ended_early", "runs that did not complete"),
+        )
     ),
     Target("heartbeats.silence.seen_after_s", "a silent host among 1,000 is seen after its last heartbeat", 30, "s"),
     Target(

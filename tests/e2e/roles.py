@@ -65,6 +65,24 @@ class Roles:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    @property
+    def nats_url(self) -> str:
+        """Where the log's server answers."""
+        return self._nats.url
+
+    @property
+    def nats_pid(self) -> int:
+        """The process of the log's server."""
+        pid = self._nats.pid
+        assert pid is not None, "it runs"
+        return pid
+
+    @property
+    def database_pid(self) -> int:
+        """The process of ClickHouse."""
+        assert self._database.process is not None, "it runs"
+        return self._database.process.pid
+
     def start(
         self,
         role: str,
