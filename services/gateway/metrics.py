@@ -12,7 +12,7 @@ from services.gateway.policy.host_report import host_report
 from services.gateway.refusals import Away
 from services.gateway.state import State
 from tenure.domain.host import HostState
-from tenure.domain.units import DAY, HOUR, Millis, format_duration
+from tenure.domain.units import DAY, HOUR, SECOND, Millis, format_duration
 from tenure.runtime.telemetry import Gauges, Reading
 
 EVERY_S = 15.0
@@ -31,7 +31,9 @@ UNITS = {
     "tenure.placeable.replicas": "{replica}",
     "tenure.hosts.in_state": "{host}",
     "tenure.hosts.availability": "1",
+    "tenure.hosts.out": "h",
     "tenure.incidents": "{incident}",
+    "tenure.incidents.time": "s",
     "tenure.incidents.automatic_share": "1",
     "tenure.incidents.refunded": "h",
 }
@@ -86,6 +88,11 @@ def _add_hosts(found: dict[str, list[Reading]], state: State, *, now: Millis) ->
         for ending, number in (("automatic", cause.automatic), ("human", cause.human), ("open", cause.still_open)):
             found["tenure.incidents"].append((number, {"cause": cause.reason.value, "ending": ending}))
     found["tenure.incidents.refunded"].append((report.refunded_gpu_ms / HOUR, {}))
+    found["tenure.hosts.out"].append((report.out_gpu_ms / HOUR, {}))
+    for step, spread in (("detect", report.detect), ("drain", report.drain), ("repair", report.repair)):
+        if spread.count:
+            for of, length_ms in (("p50", spread.p50_ms), ("p90", spread.p90_ms), ("longest", spread.longest_ms)):
+                found["tenure.incidents.time"].append((length_ms / SECOND, {"step": step, "of": of}))
     if report.availability is not None:
         found["tenure.hosts.availability"].append((report.availability, {}))
     if report.automatic_share is not None:

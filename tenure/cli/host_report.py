@@ -30,7 +30,8 @@ def show(answer: "hosts_pb2.HostReportResponse") -> None:
     availability = answer.availability if answer.HasField("availability") else None
     automatic = answer.automatic_share if answer.HasField("automatic_share") else None
     print(f"{answer.hosts} hosts, {answer.gpus} GPUs: availability {_percent(availability)}")
-    print(f"out of service {_hours(answer.out_gpu_ms)} GPU-hours, refunded {_hours(answer.refunded_gpu_ms)}")
+    out, refunded = _hours(answer.out_gpu_ms), _hours(answer.refunded_gpu_ms)
+    print(f"lost to hosts out of service {out} GPU-hours, refunded {refunded}")
     print(f"ended without a person: {_percent(automatic)} of the unplanned incidents")
     for name, spread in (("detect", answer.detect), ("drain", answer.drain), ("repair", answer.repair)):
         print(f"time to {name}: {_spread(spread)}")

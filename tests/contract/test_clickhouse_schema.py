@@ -11,6 +11,7 @@ from clickhouse_connect.driver import Client
 
 from services.gateway import state as gateway
 from services.gateway.evolve import evolve as gateway_evolve
+from services.gateway.metrics import readings
 from services.gateway.policy.host_report import host_report
 from services.journal.batch import Batch, begin
 from services.journal.writer import Writer
@@ -21,7 +22,7 @@ from tenure.clickhouse.story import complete_position, export, story, visible_po
 from tenure.clickhouse.window import Usage, read_window, read_window_at
 from tenure.domain.ids import JobId, Position
 from tenure.domain.refusal import Refusal
-from tenure.domain.units import DAY, HOUR
+from tenure.domain.units import DAY, HOUR, SECOND
 from tenure.events.fact import Recorded
 from tenure.events.placing import JobFinished
 from tests.contract.own_clickhouse import Server, clickhouse, client
@@ -400,3 +401,54 @@ def test_incidents_are_what_the_gateway_reports(client: Client, name: str) -> No
     ]
     asked = "SELECT incident, host, reason, began_ms, drained_ms, ended_ms, state, ending FROM incidents"
     assert client.query(f"{asked} ORDER BY began_ms, incident").result_rows == wanted and wanted
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a_lost_gpu_ends_its_host_runs_now",
+        "a_lost_host_is_refunded_and_its_jobs_come_back",
+        "a_lost_host_is_sent_to_repair",
+        "a_maintenance_window_takes_what_ends_before",
+        "a_repair_that_fails_needs_a_person",
+        "a_signal_has_to_last",
+        "automation_holds_a_part_at_most",
+        "repaired_host_takes_runs_again",
+    ],
+)
+def test_the_numbers_of_hosts_are_what_the_gateway_reports(client: Client, name: str) -> None:
+    """Who and why, how long each step took, GPU-time out of service and refunded: the report, and the metrics of it."""
+    world = script_to_world(load_script(Path(__file__).parents[1] / "scenario" / f"{name}.yaml"))
+    write(client, world.recorded, size=50)
+    state = gateway.initial()
+    for recorded in world.recorded:
+        gateway_evolve(state, recorded)
+    report = host_report(state, since=0, until=world.now)
+    wanted = [
+        (one.incident, one.by or "", one.gpus, one.began_at - one.seen_at, one.out_from, one.refunded_gpu_ms)
+        for one in report.incidents
+    ]
+    asked = "SELECT incident, answered_by, gpus, detect_ms, out_from_ms, refunded_gpu_ms FROM host_incidents"
+    assert client.query(f"{asked} ORDER BY began_ms, incident").result_rows == wanted and wanted
+    totals = """
+        SELECT
+            sum(gpus * greatest(0, if(ended_ms > 0, ended_ms, {now:Int64}) - out_from_ms)),
+            sum(refunded_gpu_ms),
+            countIf(ending = 'automatic' AND reason != 'host_drain_requested'),
+            countIf(ending = 'human' AND reason != 'host_drain_requested')
+        FROM host_incidents"""
+    unplanned = [cause for cause in report.causes if cause.reason != "host_drain_requested"]
+    assert client.query(totals, {"now": world.now}).result_rows == [
+        (
+            report.out_gpu_ms,
+            report.refunded_gpu_ms,
+            sum(cause.automatic for cause in unplanned),
+            sum(cause.human for cause in unplanned),
+        )
+    ]
+    told = readings(state, now=world.now)
+    assert told["tenure.incidents.refunded"] == [(report.refunded_gpu_ms / HOUR, {})]
+    assert told["tenure.hosts.out"] == [(report.out_gpu_ms / HOUR, {})]
+    for step, spread in (("detect", report.detect), ("drain", report.drain), ("repair", report.repair)):
+        longest = [value for value, of in told["tenure.incidents.time"] if of == {"step": step, "of": "longest"}]
+        assert longest == ([spread.longest_ms / SECOND] if spread.count else [])
