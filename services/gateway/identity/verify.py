@@ -25,8 +25,12 @@ class Verified:
         return checked_user(self.claims.get(claim), field=f"token.{claim}")
 
     def names(self, claim: str) -> frozenset[str]:
-        """The strings of a claim that is one, or a list of some; others are nothing."""
+        """The strings of a claim that is one, or a list of some; others are nothing. `a.b` may lie in `a`."""
         value = self.claims.get(claim)
+        if value is None:
+            value = self.claims
+            for part in claim.split("."):
+                value = value.get(part) if isinstance(value, Mapping) else None
         values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         return frozenset(name for name in values if isinstance(name, str) and name)
 
@@ -58,7 +62,9 @@ def verify(token: str, key: Any, *, algorithms: Sequence[str], issuer: str, audi
         )
     except jwt.PyJWTError as error:
         raise Unauthenticated(field="token", problem=_problem(error), fix=_fix(error)) from error
-    except (ValueError, TypeError, OverflowError) as error:
+    except TypeError as error:
+        raise Unauthenticated(field="token", problem="names a key that does not fit its algorithm", fix=_NEW) from error
+    except (ValueError, OverflowError) as error:
         raise Unauthenticated(field="token", problem="its claims cannot be read", fix=_NEW) from error
     return Verified(claims=claims, until=float(claims["exp"]) + leeway_s)
 
