@@ -10,10 +10,12 @@ import os
 import pwd
 import socket
 import struct
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import unquote
 
 from services.gateway.identity.source import Credentials, Known, checked_user
@@ -25,21 +27,27 @@ _ANY_COOKIE, _ALL_STATES, _ESTABLISHED = b"\xff" * 8, 0xFFFFFFFF, 1
 _UID_AT = 4 + 48 + 3 * 4
 """In an answer: family, state and two more bytes, the two ends, three numbers, then the uid."""
 _ANSWER_S = 1.0
+PARSED_MAX = 4_096
+"""Addresses that are not parsed again; who is behind one is asked each time."""
 _PROC = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
 _UID_COLUMN = 7
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Endpoint:
     """One end of a TCP connection."""
 
     host: str
     port: int
 
-    @property
+    @cached_property
     def packed(self) -> bytes:
         """The address as the kernel writes it."""
         return ipaddress.ip_address(self.host).packed
+
+
+Ends: TypeAlias = tuple[Endpoint, Endpoint]
+"""The caller's and ours."""
 
 
 class OsUsers:
@@ -51,22 +59,43 @@ class OsUsers:
         self._host, self._port = host.strip("[]"), int(port)
         self._admins, self._roles_of = admins, roles_of
         self._uid_of = _kernel() or uid_in_proc
+        self._ends: OrderedDict[str, Ends | None] = OrderedDict()
+        self._users: dict[int, Known] = {}
 
     async def identify(self, credentials: Credentials) -> Known | None:
         """The owner of the socket at the other end."""
-        client = parse_peer(credentials.peer)
-        if client is None or not ipaddress.ip_address(client.host).is_loopback:
+        ends = self._ends_of(credentials.peer)
+        if ends is None:
             return None
-        uid = self._uid_of(client, self._own_end(client))
+        uid = self._uid_of(*ends)
         if uid is None:
             raise Unauthenticated(
                 field="credentials",
                 problem="the connection is gone, or its owner cannot be seen from here",
                 fix="call again, or send a token (`tenure token create`)",
             )
+        known = self._users.get(uid)
+        if known is None:
+            known = self._users[uid] = self._known(uid)
+        return known
+
+    def _known(self, uid: int) -> Known:
+        """Who a uid is: the system's users do not change while a gateway runs, their connections do."""
         caller = Caller(user=checked_user(name_of(uid), field="the operating system's user"))
         roles = self._roles_of(caller) | (frozenset({Role.ADMIN}) if uid in self._admins else frozenset())
         return Known(caller=replace(caller, roles=roles), how=f"uid {uid}")
+
+    def _ends_of(self, peer: str) -> "Ends | None":
+        """Both ends of the connection of `peer`, from the text alone; None where it does not come by loopback."""
+        if peer in self._ends:
+            return self._ends[peer]
+        client = parse_peer(peer)
+        if client is not None and not ipaddress.ip_address(client.host).is_loopback:
+            client = None
+        ends = self._ends[peer] = None if client is None else (client, self._own_end(client))
+        if len(self._ends) > PARSED_MAX:
+            self._ends.popitem(last=False)
+        return ends
 
     def _own_end(self, client: Endpoint) -> Endpoint:
         """Our end of the connection."""
@@ -90,7 +119,6 @@ def parse_peer(peer: str) -> Endpoint | None:
     return Endpoint(str(mapped or parsed), int(port))
 
 
-@lru_cache(maxsize=4096)
 def name_of(uid: int) -> str:
     """The name of a user of this machine; `uid1000` where it has none."""
     try:
