@@ -263,9 +263,9 @@ class Loop(Generic[S]):
         except Unavailable as trouble:
             logger.warning("the log cannot be reached, trying again: %s", trouble)
             return False
-        if end is None:
+        if end is None or end <= self._guarded:  # there is more in the lane than the kinds we know
             return False
-        self._guarded = max(self._guarded, end)
+        self._guarded = end
         return True
 
     async def _catch_up(self, feed: Feed) -> bool:
