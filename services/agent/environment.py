@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from services.agent.process.spec import Account
 from tenure.domain.ids import BudgetPath, JobId, RunId
 from tenure.domain.units import Millis
 
@@ -68,9 +69,15 @@ class RunContext:
 
 
 def replica_environment(
-    context: RunContext, *, user: Mapping[str, str], inherited: Mapping[str, str] = os.environ
+    context: RunContext,
+    *,
+    user: Mapping[str, str],
+    inherited: Mapping[str, str] = os.environ,
+    account: Account | None = None,
 ) -> dict[str, str]:
     """The whole environment of one replica, from the job's own variables (`user`) and the agent's (`inherited`).
+
+    With an `account` the places and names of the agent's own user give way to those of the account.
 
     TENURE_PROTECTED_UNTIL (epoch seconds, rounded down) counts from the launch: the gang's protection starts when
     its last replica runs, so the true instant is never earlier. It is empty for an unallocated run.
@@ -80,6 +87,7 @@ def replica_environment(
     protected = context.min_runtime_ms > 0
     return {
         **{name: value for name, value in inherited.items() if name in INHERITED or name.startswith("LC_")},
+        **({} if account is None else _of_account(account)),
         "MASTER_PORT": str(context.master_port),
         **own,
         "CUDA_VISIBLE_DEVICES": devices,
@@ -99,3 +107,7 @@ def replica_environment(
         "TENURE_CHECKPOINT_DIR": context.checkpoint_dir,
         "TENURE_RESUME_COUNT": str(context.resume_count),
     }
+
+
+def _of_account(account: Account) -> dict[str, str]:
+    return {"HOME": account.home, "USER": account.name, "LOGNAME": account.name, "SHELL": account.shell}

@@ -50,7 +50,7 @@ class RunFiles:
         """Nothing of the run is left to do or to say. Old runs' files are removed. Raises OSError."""
         folder = self._run_dir / run
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # of a run that was stopped before it was launched
-        (folder / _OVER).touch()
+        os.close(os.open(folder / _OVER, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         self._over.append(run)
         while len(self._over) > self._keep_runs:
             self._remove(self._over.popleft())
@@ -59,7 +59,7 @@ class RunFiles:
 def newest_change(folder: Path) -> Millis | None:
     """When something in `folder` changed last (files in it, not below), or None if it is empty or not there."""
     try:
-        newest = max((entry.stat().st_mtime_ns for entry in folder.iterdir()), default=None)
+        newest = max((entry.lstat().st_mtime_ns for entry in folder.iterdir()), default=None)
     except OSError:  # not there, or a file vanished while we looked: the next look sees it
         return None
     return None if newest is None else newest // 1_000_000

@@ -19,7 +19,7 @@ from services.agent.hands import Hands
 from services.agent.log_clock import LogClock
 from services.agent.log_server import LogServer
 from services.agent.machine_file import machine_name
-from services.agent.starting import Rules
+from services.agent.start_options import add_start_arguments, start_rules
 from services.agent.state import State
 from services.agent.watch.monitor import Monitor
 from services.agent.watch.sources import sources_of
@@ -37,7 +37,6 @@ from tenure.runtime.cluster_file import load_cluster, parse_hosts
 from tenure.runtime.loop import Loop
 from tenure.runtime.options import SIGNALS, load_section
 from tenure.runtime.own_folder import OwnFolder
-from tenure.runtime.run_signing import load_trust
 from tenure.runtime.service import (
     Service,
     announce_ready,
@@ -69,9 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--on-exit", choices=("leave", "stop"), default="leave", help="what becomes of running replicas on SIGTERM"
     )
-    parser.add_argument(
-        "--run-keys-file", type=Path, metavar="FILE", help="PEM file of the public keys whose signed runs are started"
-    )
+    add_start_arguments(parser)
     return run_service(parser, "agent", argv or [], serve)
 
 
@@ -138,19 +135,6 @@ def own_folder(service: Service) -> OwnFolder:
             fix="stop that one first, or give this one another --host and a --data of its own",
         )
     return folder
-
-
-def start_rules(service: Service) -> Rules:
-    """What is asked of everything that is started. Raises `Refusal` where anybody's runs would be."""
-    path: Path | None = service.arguments.run_keys_file
-    log = service.connection.log
-    if path is None and not (log.local or log.insecure):
-        raise Refusal(
-            field="--run-keys-file",
-            problem="not given, and the log is on other machines: whoever writes there would start processes here",
-            fix="give the placer's public key: openssl pkey -in runs.key -pubout -out runs.pub",
-        )
-    return Rules(trust=None if path is None else load_trust(path))
 
 
 def signal_options(service: Service, specs: Sequence[HostSpec]) -> SignalOptions:

@@ -1,5 +1,7 @@
 """How a replica is started: only what a trusted placer signed, on GPUs that are there, as its rank."""
 
+import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +11,10 @@ from services.agent.gpu.provider import GpuProvider
 from services.agent.log_clock import LogClock
 from services.agent.metrics import StartMetrics
 from services.agent.process import spec as process
+from services.agent.process.accounts import NoAccount, account_of
+from services.agent.process.replicas import is_name
 from services.agent.run_files import RunFiles
-from tenure.domain.ids import HostId
+from tenure.domain.ids import HostId, JobId
 from tenure.domain.job import ReplicaPlace
 from tenure.domain.units import Millis
 from tenure.events.placing import RunAssigned
@@ -25,6 +29,12 @@ class Rules:
     """What an agent's operator asks of everything that is started. `trust` None: no signature is asked for."""
 
     trust: Trust | None = None
+    as_submitter: bool = False
+    """Processes belong to the job's submitter; else to the agent's own user."""
+    cgroups: str = ""
+    """Where each replica's control group is made; "": nowhere."""
+    memory_per_gpu_bytes: int = 0
+    pids_max: int = 0
 
 
 NO_RULES = Rules()
@@ -50,20 +60,27 @@ class Starting:
 
     async def start(self, assigned: RunAssigned, place: ReplicaPlace) -> Millis | ReplicaExit:
         """The instant at which it was started, or its exit when it was not and why."""
+        if not is_name(assigned.run) or not is_name(assigned.job):
+            return self.never(place, error=f"the ids of run {assigned.run[:64]!r} cannot name folders")
         untrusted = self._trouble_with(assigned)
         if untrusted:
             self._metrics.refused("signature")
             return self.never(place, error=f"host {place.host} does not start it: {untrusted}", lost=True)
-        checkpoint_dir = self._checkpoints / assigned.job
+        account = None
         try:
+            if self._rules.as_submitter:
+                account = await asyncio.to_thread(account_of, assigned.user)
             self._files.note_assigned(assigned)
-            checkpoint_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            checkpoint_dir = self._checkpoint_dir(assigned.job, account)
+        except NoAccount as refused:
+            self._metrics.refused("account")
+            return self.never(place, error=str(refused))
         except OSError as error:
             return self.never(place, error=f"cannot write on host {place.host}: {error}")
         missing = sorted(set(place.gpus) - {gpu.index for gpu in self._providers[place.host].gpus()})
         if missing:
             return self.never(place, error=f"GPU {missing[0]} of host {place.host} is gone", lost=True)
-        launched = await self._launch(self._spec(assigned, place, checkpoint_dir))
+        launched = await self._launch(self._spec(assigned, place, checkpoint_dir, account))
         if isinstance(launched, process.LaunchFailed):
             return ReplicaExit(replica=place.replica, host=place.host, at=launched.at, error=launched.problem)
         return launched.at
@@ -80,7 +97,22 @@ class Starting:
             self._judged = (assigned, self._rules.trust.trouble_with(assigned))
         return self._judged[1]
 
-    def _spec(self, assigned: RunAssigned, place: ReplicaPlace, checkpoint_dir: Path) -> process.LaunchSpec:
+    def _checkpoint_dir(self, job: JobId, account: process.Account | None) -> Path:
+        """The job's own folder, for its user alone. Raises OSError."""
+        folder = self._checkpoints / job
+        self._checkpoints.mkdir(mode=0o700 if account is None else 0o711, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if account is not None:
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.fchown(opened, account.uid, account.gid)
+            finally:
+                os.close(opened)
+        return folder
+
+    def _spec(
+        self, assigned: RunAssigned, place: ReplicaPlace, checkpoint_dir: Path, account: process.Account | None
+    ) -> process.LaunchSpec:
         context = RunContext(
             job=assigned.job,
             run=assigned.run,
@@ -101,11 +133,19 @@ class Starting:
             job=assigned.job,
             replica=place.replica,
             command=assigned.launch.command,
-            environment=replica_environment(context, user=assigned.launch.environment),
+            environment=replica_environment(context, user=assigned.launch.environment, account=account),
             gpus=place.gpus,
             grace_ms=assigned.grace_ms,
             working_directory=assigned.launch.working_directory,
+            account=account,
+            own_folder="" if account is None else str(checkpoint_dir),
+            cgroup=self._cgroup(assigned, place),
+            memory_bytes_max=self._rules.memory_per_gpu_bytes * len(place.gpus),
+            pids_max=self._rules.pids_max,
         )
+
+    def _cgroup(self, assigned: RunAssigned, place: ReplicaPlace) -> str:
+        return f"{self._rules.cgroups}/{assigned.run}-{place.replica}" if self._rules.cgroups else ""
 
     def _devices(self, host: HostId, gpus: tuple[int, ...]) -> tuple[str, ...]:
         known = {gpu.index: gpu.device for gpu in self._providers[host].gpus()}

@@ -9,6 +9,8 @@ from tenure.domain.refusal import Refusal
 from tenure.domain.units import Millis, parse_duration
 
 INT64_MAX = 2**63 - 1
+_SECRETS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIALS")
+_INSTEAD = "have the job read a file of yours (docs/security.md)"
 
 
 def duration(text: str | Millis) -> Millis:
@@ -49,7 +51,7 @@ def whole_number(text: str | int) -> int:
 
 
 def environment(settings: list[str]) -> dict[str, str]:
-    """`K=V` settings as a mapping; `K` alone takes the caller's value."""
+    """`K=V` settings as a mapping; `K` alone takes the caller's value. Warns of what looks like a secret."""
     import os
 
     values: dict[str, str] = {}
@@ -59,6 +61,8 @@ def environment(settings: list[str]) -> dict[str, str]:
             hint = "'--env'"
             raise typer.BadParameter(f"{setting[:60]!r} is not a setting; write NAME=VALUE", param_hint=hint)
         values[name] = value if equals else os.environ[name]
+        if any(word in _SECRETS for word in name.upper().split("_")):
+            typer.echo(f"{name} looks like a secret, and everybody who may look can read it: {_INSTEAD}", err=True)
     return values
 
 

@@ -14,10 +14,12 @@ a default, since a keeper started by an older agent may be running.
 """
 
 # os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
-# ruff: noqa: PTH104, PTH108, PTH118
+import errno
 import json
 import os
 from typing import Any, NamedTuple
+
+from services.agent.process.plain import plain_folder
 
 LAUNCH = "launch.json"
 REPLICA = "replica.json"
@@ -26,6 +28,7 @@ EXIT = "exit.json"
 KEEPER_ERRORS = "keeper.err"  # a traceback, should a keeper ever fail
 STREAMS = ("stdout", "stderr")
 
+_RESERVED = EXIT + ".reserved"
 _RESERVED_EXIT_BYTES = 1024
 """exit.json is written at the launch as blanks of this size and filled in at the end, so that a job which fills the
 disk cannot make its own exit unreportable."""
@@ -48,6 +51,13 @@ class LaunchRecord(NamedTuple):
     grace_ms: int
     log_keep_bytes: int
     asked_ms: int
+    uid: int = -1  # -1: the agent's own user
+    gid: int = -1
+    groups: list[int] = []  # noqa: RUF012 - never changed: a NamedTuple's default
+    own_folder: str = ""
+    cgroup: str = ""
+    memory_bytes_max: int = 0
+    pids_max: int = 0
 
 
 class KeeperRecord(NamedTuple):
@@ -103,60 +113,72 @@ def read_exit(directory: Place) -> ExitRecord | None:
 
 def write_launch(directory: Place, record: LaunchRecord) -> None:
     """Write the intent. Not atomic: a launcher is asked only afterwards, so a torn intent was never launched."""
-    _write(os.path.join(directory, LAUNCH), _text(record))
+    with plain_folder(os.fspath(directory)) as folder:
+        _write(folder, LAUNCH, _text(record))
 
 
 def claim(directory: Place, record: KeeperRecord) -> bool:
     """Make this the one process that decides what becomes of the launch; False when another one already is."""
-    draft = _draft(directory, REPLICA, _text(record))
-    try:
-        os.link(draft, os.path.join(directory, REPLICA))
-    except FileExistsError:
-        return False
-    finally:
-        os.unlink(draft)
-    return True
+    with plain_folder(os.fspath(directory)) as folder:
+        draft = _draft(folder, REPLICA, _text(record))
+        try:
+            os.link(draft, REPLICA, src_dir_fd=folder, dst_dir_fd=folder)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(draft, dir_fd=folder)
+        return True
 
 
 def write_keeper(directory: Place, record: KeeperRecord) -> None:
     """Replace the claim by one that knows more; for the process that made it."""
-    os.rename(_draft(directory, REPLICA, _text(record)), os.path.join(directory, REPLICA))
+    _replace(directory, REPLICA, _text(record))
 
 
 def write_stop(directory: Place, record: StopRecord) -> None:
     """Say how long the grace period of the stop that is about to be signalled is."""
-    os.rename(_draft(directory, STOP, _text(record)), os.path.join(directory, STOP))
+    _replace(directory, STOP, _text(record))
 
 
 def reserve_exit(directory: Place) -> None:
     """Take the disk space that `write_exit` will need."""
-    _write(_reserved(directory), b" " * _RESERVED_EXIT_BYTES)
+    with plain_folder(os.fspath(directory)) as folder:
+        _write(folder, _RESERVED, b" " * _RESERVED_EXIT_BYTES)
 
 
 def write_exit(directory: Place, record: ExitRecord) -> None:
     """Write how the replica ended, at once whole, in the space reserved for it if there is any."""
-    _write(_reserved(directory), _text(record).ljust(_RESERVED_EXIT_BYTES))
-    os.rename(_reserved(directory), os.path.join(directory, EXIT))
+    with plain_folder(os.fspath(directory)) as folder:
+        _write(folder, _RESERVED, _text(record).ljust(_RESERVED_EXIT_BYTES))
+        os.rename(_RESERVED, EXIT, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def _reserved(directory: Place) -> str:
-    return os.path.join(directory, EXIT + ".reserved")
+def write_keeper_error(directory: Place, text: str) -> None:
+    """Leave people a trace of a keeper that failed."""
+    with plain_folder(os.fspath(directory)) as folder:
+        _write(folder, KEEPER_ERRORS, text.encode(errors="replace"))
 
 
-def _draft(directory: Place, name: str, text: bytes) -> str:
+def _replace(directory: Place, name: str, text: bytes) -> None:
+    with plain_folder(os.fspath(directory)) as folder:
+        os.rename(_draft(folder, name, text), name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _draft(folder: int, name: str, text: bytes) -> str:
     """A file beside `name` with this text, named after the writer so that two writers never share one."""
-    path = os.path.join(directory, f"{name}.{os.getpid()}")
-    _write(path, text)
-    return path
+    draft = f"{name}.{os.getpid()}"
+    _write(folder, draft, text)
+    return draft
 
 
 def _text(record: LaunchRecord | KeeperRecord | StopRecord | ExitRecord) -> bytes:
     return json.dumps(record._asdict()).encode()
 
 
-def _write(path: str, text: bytes) -> None:
+def _write(folder: int, name: str, text: bytes) -> None:
     """Write over the beginning of a file, made if need be. System calls only: see the remark above the imports."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o600, dir_fd=folder)
     try:
         while text:
             text = text[os.write(descriptor, text) :]
@@ -165,10 +187,15 @@ def _write(path: str, text: bytes) -> None:
 
 
 def _read(directory: Place, name: str) -> dict[str, Any] | None:
+    """None, too, where the job has put something else in the place of the file or of its folder."""
     try:
-        descriptor = os.open(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
+        with plain_folder(os.fspath(directory)) as folder:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
+            return None
+        raise
     try:
         text = b""
         while part := os.read(descriptor, 1 << 16):

@@ -35,4 +35,11 @@ def intent_of(spec: LaunchSpec, *, asked_ms: Millis) -> LaunchRecord:
         grace_ms=spec.grace_ms,
         log_keep_bytes=spec.log_keep_bytes,
         asked_ms=asked_ms,
+        uid=-1 if spec.account is None else spec.account.uid,
+        gid=-1 if spec.account is None else spec.account.gid,
+        groups=[] if spec.account is None else list(spec.account.groups),
+        own_folder=spec.own_folder,
+        cgroup=spec.cgroup,
+        memory_bytes_max=spec.memory_bytes_max,
+        pids_max=spec.pids_max,
     )

@@ -19,11 +19,13 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from services.agent.process import cgroups
 from services.agent.process import directory as files
+from services.agent.process.confined import LaunchError
 from services.agent.process.directory import ExitRecord, KeeperRecord, LaunchRecord
 from services.agent.process.logs import LATEST_S, SOONEST_S, Trimmer
 from services.agent.process.proc import boot_id, children_of, read_stat
-from services.agent.process.spawn import LaunchError, spawn
+from services.agent.process.spawn import spawn
 
 WAITED_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGIO})
 """Blocked from the launcher on, and only ever waited for: none can arrive too early or interrupt anything."""
@@ -54,6 +56,8 @@ def keep(directory: str, reply: Callable[[Reply], None]) -> None:
         leader = _start(launch, keeper, directory)
     except (LaunchError, OSError) as error:
         line = f"cannot write to {directory}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        if launch.cgroup:
+            cgroups.remove(launch.cgroup)
         files.write_exit(directory, ExitRecord(at_ms=_now_ms(), cause="not_launched", detail=line))
         reply(Reply(directory=directory, error=line))
         return
@@ -100,6 +104,8 @@ class _Watch:
                 self.kill_all()
             elif time.monotonic() >= self._logs.look_at_s:
                 self._logs.look()
+        if self._launch.cgroup:
+            cgroups.remove(self._launch.cgroup)
         self._logs.look_last()
         assert self._status is not None, "the leader is a child and there are none left"
         code, by_signal = (self._status, None) if self._status >= 0 else (None, -self._status)
@@ -113,6 +119,8 @@ class _Watch:
         """
         if self._status is None and self._cause == "stopped":
             self._cause = "killed"
+        if self._launch.cgroup:
+            cgroups.kill(self._launch.cgroup)
         patience_s = _KILL_AGAIN_S
         while not self._alone:
             children = children_of(os.getpid())

@@ -9,7 +9,7 @@ agent; it ends when the agent does, its keepers do not.
 """
 
 # os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
-# ruff: noqa: PTH118, PTH123
+import contextlib
 import ctypes
 import gc
 import json
@@ -18,7 +18,7 @@ import signal
 import socket
 import traceback
 
-from services.agent.process.directory import KEEPER_ERRORS
+from services.agent.process.directory import KEEPER_ERRORS, write_keeper_error
 from services.agent.process.keeper import WAITED_SIGNALS, Reply, keep
 
 MESSAGE_BYTES_MAX = 8192
@@ -83,8 +83,8 @@ def _become_keeper(agent: socket.socket, directory: str) -> None:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
         keep(directory, reply)
     except BaseException:  # noqa: BLE001 (the last frame: leave people a trace, the agent sees the death)
-        with open(os.path.join(directory, KEEPER_ERRORS), "w", encoding="utf-8") as file:
-            traceback.print_exc(file=file)
+        with contextlib.suppress(OSError):
+            write_keeper_error(directory, traceback.format_exc())
         if not replied:
             reply(Reply(directory=directory, error=f"the keeper failed, see {KEEPER_ERRORS} in {directory}"))
     finally:

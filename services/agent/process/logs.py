@@ -13,7 +13,7 @@ locked (flock) while the two and the files change, so a reader never sees them d
 """
 
 # os.path, not pathlib: this runs between fork and exec, where every page touched costs time.
-# ruff: noqa: PTH104, PTH116, PTH123
+# ruff: noqa: PTH104, PTH116
 import ctypes
 import errno
 import fcntl
@@ -22,6 +22,8 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
+
+from services.agent.process.plain import open_plain
 
 BLOCK_BYTES = 4096
 SOONEST_S, LATEST_S = 0.1, 4.0
@@ -67,12 +69,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def create_log(path: str) -> int:
     """Create an empty stream; returns the descriptor to give to the command (append only)."""
-    index = os.open(path + ".index", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    index = open_plain(path + ".index", os.O_WRONLY | os.O_CREAT)
     try:
         _write_index(index, _Index(oldest=0, base=0))
     finally:
         os.close(index)
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return open_plain(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 class Trimmer:
@@ -94,7 +96,7 @@ class Trimmer:
         nothing was written since the last look. `now_s` is a clock that does not jump.
         """
         try:
-            size = os.stat(self._path).st_size
+            size = os.lstat(self._path).st_size
             self.kept_out = size > self._keep_bytes // 2 and not self._cut()
         except OSError:  # the user removed the file, or the disk fails: the command goes on, the next look tries again
             return LATEST_S
@@ -110,7 +112,7 @@ class Trimmer:
 
     def _cut(self) -> bool:
         """False if a reader holds the index just now."""
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_plain(self._path, os.O_RDWR)
         try:
             with _locked_index(self._path, exclusive=True) as lock:
                 if lock is None:
@@ -142,7 +144,7 @@ class Trimmer:
         size = os.fstat(descriptor).st_size
         start = copied = max(0, size - self._keep_bytes // 2)
         draft = self._path + ".old.draft"
-        old = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        old = open_plain(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             while sent := os.sendfile(old, descriptor, copied, 1 << 20):
                 copied += sent
@@ -161,7 +163,7 @@ def read_log(path: str, *, offset: int, limit: int) -> LogChunk:
 
     A negative `offset` counts from the end. May wait for the millisecond that a trim takes. Raises OSError.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_plain(path, os.O_RDONLY)
     try:
         with _locked_index(path, exclusive=False) as lock:
             index = _Index(oldest=0, base=0) if lock is None else _read_index(lock)
@@ -179,15 +181,18 @@ def read_log(path: str, *, offset: int, limit: int) -> LogChunk:
 
 
 def _read_old(path: str, *, offset: int, limit: int) -> bytes:
-    with open(path + ".old", "rb") as file:
-        return os.pread(file.fileno(), limit, offset)
+    descriptor = open_plain(path + ".old", os.O_RDONLY)
+    try:
+        return os.pread(descriptor, limit, offset)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
 def _locked_index(path: str, *, exclusive: bool) -> Iterator[int | None]:
     """The index's descriptor, locked. None when there is none, or when it is not to be had without waiting."""
     try:
-        descriptor = os.open(path + ".index", os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_plain(path + ".index", os.O_RDWR)
     except FileNotFoundError:
         yield None
         return

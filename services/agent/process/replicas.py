@@ -6,6 +6,7 @@ directory, goes on. Per replica it costs one file descriptor (a pidfd of the kee
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.agent.log_clock import LogClock
+from services.agent.process import cgroups
 from services.agent.process import directory as files
 from services.agent.process.directory import ExitRecord, KeeperRecord, StopRecord
 from services.agent.process.intent import intent_of, problem_with
@@ -29,6 +31,11 @@ from tenure.domain.units import Millis
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _CLAIM_POLL_S = 0.005
 _CLAIM_PATIENCE_S = 2.0
+
+
+def is_name(word: str) -> bool:
+    """Whether a run's or a job's id can name a folder: it leads nowhere else."""
+    return _RUN_NAME.fullmatch(word) is not None
 
 
 class _Key(NamedTuple):
@@ -160,7 +167,7 @@ class Replicas:
             burying.cancel()
 
     def _directory(self, key: _Key) -> Path:
-        if not _RUN_NAME.fullmatch(key.run):
+        if not is_name(key.run):
             raise ValueError(f"run id {key.run!r} cannot name a directory")
         return self._run_dir / key.run / str(key.replica)
 
@@ -168,7 +175,8 @@ class Replicas:
         return sorted(
             _Key(run=RunId(directory.parent.name), replica=int(directory.name))
             for directory in self._run_dir.glob("*/*")
-            if directory.name.isdecimal() and _RUN_NAME.fullmatch(directory.parent.name)
+            if directory.name.isdecimal() and is_name(directory.parent.name)
+            if not directory.is_symlink() and not directory.parent.is_symlink()
         )
 
     def _begin(
@@ -213,7 +221,7 @@ class Replicas:
             return
         keeper = files.read_keeper(directory) or self._rule_out(directory)
         if reply is not None:
-            await kill_stragglers(run=key.run, replica=key.replica, keeper=keeper)
+            await self._kill_rest(key, keeper)
             self._write_end(key, ExitCause.NOT_LAUNCHED, detail=reply.error)
         elif keeper.keeper_pid == 0:
             problem = "the launcher process of the agent does not stay alive: see the host's memory and its Python"
@@ -221,6 +229,21 @@ class Replicas:
 
     async def _settle(self, key: _Key) -> Launched | ReplicaExit:
         """Wait until it is certain whether the command was started; if nobody has begun, see to it that nobody will."""
+        try:
+            return await self._settled(key)
+        except OSError as error:
+            if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
+            return await self._disown(key)
+
+    async def _disown(self, key: _Key) -> ReplicaExit:
+        """The job has put something else in the place of its directory: nothing there is believed, it is ended."""
+        anybody = KeeperRecord(boot_id=self._boot_id, keeper_pid=0, keeper_start_ticks=0)
+        await kill_stragglers(run=key.run, replica=key.replica, keeper=anybody)
+        detail = "its directory on this host was replaced while it ran"
+        return ReplicaExit(run=key.run, replica=key.replica, at=self._clock.now(), cause=ExitCause.LOST, detail=detail)
+
+    async def _settled(self, key: _Key) -> Launched | ReplicaExit:
         directory = self._directory(key)
         while True:
             keeper = files.read_keeper(directory) or self._rule_out(directory)
@@ -235,7 +258,7 @@ class Replicas:
             if keeper.keeper_pid == 0:
                 return self._write_end(key, ExitCause.NOT_LAUNCHED, detail="the agent died before it was started")
             if not alive:
-                await kill_stragglers(run=key.run, replica=key.replica, keeper=keeper)
+                await self._kill_rest(key, keeper)
                 return self._write_end(key, ExitCause.LOST, detail="its keeper died while starting it")
             await asyncio.sleep(_CLAIM_POLL_S)
 
@@ -245,6 +268,14 @@ class Replicas:
         if files.claim(directory, nobody):
             return nobody
         return files.read_keeper(directory) or nobody
+
+    async def _kill_rest(self, key: _Key, keeper: KeeperRecord) -> None:
+        """End what a dead keeper left: all of its control group, or else what can be found."""
+        launch = files.read_launch(self._directory(key))
+        if launch is not None and launch.cgroup:
+            cgroups.kill(launch.cgroup)
+            await asyncio.to_thread(cgroups.remove, launch.cgroup)
+        await kill_stragglers(run=key.run, replica=key.replica, keeper=keeper)
 
     def _is_kept(self, keeper: KeeperRecord) -> bool:
         return keeper.boot_id == self._boot_id and is_alive(
@@ -335,7 +366,7 @@ class Replicas:
         keeper = self._running[key].keeper
         detail = "the host was restarted"
         if keeper.boot_id == self._boot_id:
-            await kill_stragglers(run=key.run, replica=key.replica, keeper=keeper)
+            await self._kill_rest(key, keeper)
             detail = "its keeper was killed; what it had started was killed, too"
         end = self._write_end(key, ExitCause.LOST, detail=detail)
         del self._running[key], self._burying[key]

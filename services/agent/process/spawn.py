@@ -9,17 +9,14 @@ Standard library only.
 # ruff: noqa: PTH110, PTH112, PTH118
 import errno
 import os
-import signal
+from collections.abc import Callable
+from functools import partial
 
+from services.agent.process.confined import CATCHABLE, LaunchError, spawn_confined
 from services.agent.process.directory import STREAMS, LaunchRecord
 from services.agent.process.logs import create_log
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-_CATCHABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-
-
-class LaunchError(Exception):
-    """The command cannot be started; the message is one line for the user, naming the thing and the fix."""
 
 
 def spawn(record: LaunchRecord, directory: str) -> int:
@@ -30,15 +27,18 @@ def spawn(record: LaunchRecord, directory: str) -> int:
     descriptors = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)]
     try:
         descriptors += [create_log(os.path.join(directory, stream)) for stream in STREAMS]
-        _enter(record.working_dir)
-        return _spawn_first(record, descriptors)
+        if record.uid >= 0 or record.cgroup:
+            return spawn_confined(record, descriptors, partial(first_that_starts, record))
+        enter(record.working_dir)
+        return first_that_starts(record, partial(_spawn, record, descriptors))
     finally:
         os.chdir("/")
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _enter(working_dir: str) -> None:
+def enter(working_dir: str) -> None:
+    """Go to the working directory. Raises LaunchError."""
     try:
         os.chdir(working_dir)
     except OSError as error:
@@ -47,20 +47,24 @@ def _enter(working_dir: str) -> None:
         ) from error
 
 
-def _spawn_first(record: LaunchRecord, descriptors: list[int]) -> int:
-    """Try each place the command may be in, in order, as execvp(3) does."""
+def _spawn(record: LaunchRecord, descriptors: list[int], program: str) -> int:
+    return os.posix_spawn(
+        program,
+        record.argv,
+        record.environment,
+        file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate(descriptors)],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=CATCHABLE,
+    )
+
+
+def first_that_starts(record: LaunchRecord, start: Callable[[str], int]) -> int:
+    """Try each place the command may be in, in order, as execvp(3) does. Raises LaunchError."""
     refused: OSError | None = None
     for program in _candidates(record):
         try:
-            return os.posix_spawn(
-                program,
-                record.argv,
-                record.environment,
-                file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate(descriptors)],
-                setsid=True,
-                setsigmask=(),
-                setsigdef=_CATCHABLE,
-            )
+            return start(program)
         except OSError as error:
             if error.errno == errno.ENOENT and os.path.exists(program):
                 raise LaunchError(

@@ -12,12 +12,27 @@ LOG_KEEP_BYTES_MIN = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Whom the processes of a replica belong to."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+    shell: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
     """One replica to start.
 
     `environment` is the whole environment (see `environment.py`); TENURE_RUN_ID and TENURE_REPLICA are set whatever it
     says. `working_directory` None means the environment's HOME, else `/`. `grace_ms` is the grace period of a stop that
     does not come through `Replicas.stop`. Of each stream the newest `log_keep_bytes` are kept.
+
+    `account` None: the agent's own. `own_folder` is one that the account must be able to work in. `cgroup` is the
+    control group to be made for it ("": none), with limits where they are not 0.
     """
 
     run: RunId
@@ -29,6 +44,11 @@ class LaunchSpec:
     grace_ms: Millis
     working_directory: str | None = None
     log_keep_bytes: int = LOG_KEEP_BYTES
+    account: Account | None = None
+    own_folder: str = ""
+    cgroup: str = ""
+    memory_bytes_max: int = 0
+    pids_max: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

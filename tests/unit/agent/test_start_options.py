@@ -1,0 +1,85 @@
+"""What an agent's operator may ask of what is started, and what the process must be able to see to."""
+
+import argparse
+import os
+from pathlib import Path
+
+import pytest
+
+from services.agent.process import cgroups
+from services.agent.start_options import add_start_arguments, parse_size, start_rules
+from services.agent.starting import Rules
+from tenure.domain.policy import Policy
+from tenure.domain.refusal import Refusal
+from tenure.log.access import Access
+from tenure.runtime.options import Connection
+from tenure.runtime.run_signing import make_signing_keys
+from tenure.runtime.service import Service
+
+
+def rules(tmp_path: Path, *options: str, provider: str = "virtual", url: str = "nats://127.0.0.1:1") -> Rules:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--provider", default=provider)
+    add_start_arguments(parser)
+    connection = Connection(log=Access(url=url), cluster="c", data=tmp_path)
+    arguments = parser.parse_args(options)
+    return start_rules(
+        Service(role="agent", connection=connection, policy=Policy(), ready_file=None, arguments=arguments)
+    )
+
+
+def test_by_default_a_machine_of_its_own_trusts_itself(tmp_path: Path) -> None:
+    assert rules(tmp_path) == Rules()
+
+
+def test_runs_from_a_log_elsewhere_are_signed_or_the_agent_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="--run-keys-file: not given"):
+        rules(tmp_path, url="tls://log:4222")
+    _, public = make_signing_keys(tmp_path)
+    assert rules(tmp_path, "--run-keys-file", str(public), url="tls://log:4222").trust is not None
+
+
+def test_on_real_hosts_jobs_are_their_submitters_where_root_can_see_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cgroups, "parent_for", lambda name, *, limits: f"/{name}/{limits}")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert rules(tmp_path, provider="nvidia").as_submitter
+    assert not rules(tmp_path, "--run-as", "agent", provider="nvidia").as_submitter
+    assert "run as root here" in caplog.text
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert not rules(tmp_path, provider="nvidia").as_submitter
+    with pytest.raises(Refusal, match="--run-as: only root"):
+        rules(tmp_path, "--run-as", "submitter")
+
+
+def test_where_control_groups_cannot_be_had_that_is_said_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def nowhere(name: str, *, limits: bool) -> str:
+        raise OSError("this host has no cgroups of version 2")
+
+    monkeypatch.setattr(cgroups, "parent_for", nowhere)
+    assert rules(tmp_path, "--run-as", "agent", provider="nvidia").cgroups == ""
+    assert "no control groups here" in caplog.text
+    for limit in (["--pids-max", "9"], ["--memory-per-gpu", "1G"]):
+        with pytest.raises(Refusal, match="Delegate=yes"):
+            rules(tmp_path, *limit)
+
+
+def test_limits_are_per_replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "parent_for", lambda name, *, limits: f"/{name}/{limits}")
+    given = rules(tmp_path, "--memory-per-gpu", "120G", "--pids-max", "4096")
+    assert (given.memory_per_gpu_bytes, given.pids_max) == (120 << 30, 4096)
+    assert given.cgroups.endswith("/True")
+
+
+@pytest.mark.parametrize("text", ["120", "0G", "-1G", "1.5G", "G", "1P", "1 G"])
+def test_what_is_no_size_is_named(text: str) -> None:
+    with pytest.raises(Refusal, match="--memory-per-gpu"):
+        parse_size(text, field="--memory-per-gpu")
+
+
+def test_sizes_are_powers_of_1024() -> None:
+    for text, size in (("", 0), ("1K", 1024), ("2M", 2 << 20), ("3GiB", 3 << 30), ("1T", 1 << 40)):
+        assert parse_size(text, field="x") == size
