@@ -18,7 +18,8 @@ from clickhouse_connect.driver import Client
 from tenure.clickhouse.connect import connect
 from tenure.clickhouse.migrate import migrate
 
-START_S = 30.0
+START_S = 90.0
+"""A second on a quiet machine."""
 
 
 @dataclass(kw_only=True)
