@@ -41,6 +41,8 @@ EMBEDDED = IdentityOptions()
 REQUEST_BYTES_MAX = 64 * 1024 * 1024
 """Far above what is ever accepted, so that a huge command gets a refusal in words instead of a broken call."""
 ANSWER_BYTES_MAX = 512 * 1024 * 1024
+CALLS_MAX = 200
+"""Calls of one connection under way at a time. What a client sends beyond waits on its own side, not before others."""
 STOP_S = 1.0
 HEALTH_EVERY_S, HEALTH_WAIT_S = 0.5, 1.0
 SERVICES = tuple(
@@ -55,6 +57,7 @@ SERVICES = tuple(
 _OPTIONS = (
     ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
     ("grpc.max_send_message_length", ANSWER_BYTES_MAX),
+    ("grpc.max_concurrent_streams", CALLS_MAX),
     ("grpc.so_reuseport", 0),  # two gateways on one port would each get half of the calls
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
