@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DEADLINE_S = 10.0
 RUNS_EVERY = 10
 """One job in so many can run at once; the others want every GPU there is."""
+CANCEL_TRIES = 60
 IN_FLIGHT_MAX = 4_000
 """A caller has so many connections at most: what it would send beyond counts as not answered."""
 
@@ -85,8 +86,8 @@ class Caller:
             self._begin(self._cancel(*self._waiting.popleft()))
 
     async def _cancel(self, job: str, user: str) -> None:
-        """Until it is heard."""
-        while True:
+        """Until it is heard, or has long not been."""
+        for _ in range(CANCEL_TRIES):
             try:
                 await self._stub.Cancel(CancelJobRequest(job_id=job, user=user), timeout=DEADLINE_S)
                 return

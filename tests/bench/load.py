@@ -13,8 +13,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -45,36 +46,46 @@ Caller = subprocess.Popen[str]
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=("steady", "overload"), help="default: both, each with a system of its own")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="of the steady rate")
     parser.add_argument("--rate", type=int, default=RATE, help="submissions a second")
     arguments = parser.parse_args()
+    figures: dict[str, object] = {}
+    if arguments.only != "overload":
+        figures["steady"] = measured(partial(steady, rate=arguments.rate, seconds=arguments.seconds))
+    if arguments.only != "steady":
+        figures["overload"] = measured(partial(overloaded, rate=arguments.rate * OVER))
+    figures["conditions"] = {"hosts": HOSTS, "rate": arguments.rate, "seconds": arguments.seconds}
+    print(json.dumps(figures))
+    return 0
+
+
+Load = Callable[[ExitStack, System, Sequence[Path]], dict[str, object]]
+"""What one load measures: given what ends with it, a system, and files for what callers were told."""
+
+
+def measured(load: Load) -> dict[str, object]:
+    """A load on a system that is half full, and what was left of it."""
     with (
         tempfile.TemporaryDirectory(prefix="tenure-load-") as folder,
         running(Path(folder), hosts=HOSTS, knobs=KNOBS) as system,
         ExitStack() as stack,
     ):
-        held = hold(system, Path(folder))
-        before = system.children()
-        told = [Path(folder) / f"acknowledged{number}" for number in range(1 + CALLERS)]
-        memory: dict[str, list[float]] = {}
-        steady = calling(stack, system, told[0], rate=arguments.rate, seconds=arguments.seconds, users=MANY)
-        sample(system, memory, steady)
-        answers = [json.loads(steady.communicate()[0])]
-        print(json.dumps([answers[0], first(memory), growth(memory)]), file=sys.stderr, flush=True)
-        overload = overloaded(stack, system, told[1:], rate=arguments.rate * OVER)
-        left = asyncio.run(counted(system, told))
-        figures = {
-            "steady": {
-                **answers[0],
-                "memory_growth_percent": growth(memory),
-                "memory_mib_after_a_minute": first(memory),
-            },
-            "overload": overload,
-            "afterwards": {**left, **untouched(system, held), "processes_that_died": died(before, system.children())},
-        }
-        figures["conditions"] = {"hosts": HOSTS, "rate": arguments.rate, "seconds": arguments.seconds}
-    print(json.dumps(figures))
-    return 0
+        held, before = hold(system, Path(folder)), system.children()
+        told = [Path(folder) / f"acknowledged{number}" for number in range(CALLERS)]
+        figures = load(stack, system, told)
+        left = asyncio.run(counted(system, [file for file in told if file.exists()]))
+        died = sum(system.children().get(name) != pid for name, pid in before.items())
+        return {**figures, **left, **untouched(system, held), "processes_that_died": died}
+
+
+def steady(stack: ExitStack, system: System, told: Sequence[Path], *, rate: int, seconds: int) -> dict[str, object]:
+    """Many users at a steady rate, and the memory of every process meanwhile."""
+    memory: dict[str, list[float]] = {}
+    caller = calling(stack, system, told[0], rate=rate, seconds=seconds, users=MANY)
+    sample(system, memory, caller)
+    answers = json.loads(caller.communicate()[0])
+    return {**answers, "memory_growth_percent": growth(memory), "memory_mib_after_a_minute": first(memory)}
 
 
 def hold(system: System, folder: Path) -> dict[str, int]:
@@ -201,11 +212,6 @@ def untouched(system: System, held: Mapping[str, int]) -> dict[str, int]:
     jobs = [system.client.job(job) for job in held]
     same = [job for job in jobs if job.state == "running" and len(job.runs) == 1 and is_running(held[job.job_id])]
     return {"held_jobs": len(held), "held_jobs_untouched": len(same)}
-
-
-def died(before: Mapping[str, int], after: Mapping[str, int]) -> int:
-    """Processes of the system that are not the same any more."""
-    return sum(after.get(name) != pid for name, pid in before.items())
 
 
 if __name__ == "__main__":
