@@ -311,7 +311,7 @@ class Client:
             if not self._credentials.tls and not is_loopback(self.address.rpartition(":")[0]):
                 fix += "; if it speaks TLS, set TENURE_TLS_CA"
             return ServerUnreachable(f"no answer from {self.address}; {fix}", code=code)
-        if code == "DEADLINE_EXCEEDED":
+        if code in ("DEADLINE_EXCEEDED", "CANCELLED"):  # the gateway looks at the deadline too, and may be the first
             fix = "see whether it is overloaded with `tenure doctor`"
             return ServerUnreachable(f"{self.address} did not answer within {self._deadline_s:g} s; {fix}", code=code)
         if code in _REFUSALS:

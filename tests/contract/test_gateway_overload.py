@@ -3,9 +3,12 @@
 import asyncio
 
 import grpc
+import pytest
 
 from services.gateway.server import CALLS_MAX
 from tenure.log.memory import MemoryLog
+from tenure.sdk.client import Client
+from tenure.sdk.errors import ServerUnreachable
 from tenure.v1 import jobs_pb2, jobs_pb2_grpc
 from tests.contract.gateway_rig import Rig, a_cluster, running
 
@@ -33,5 +36,28 @@ def test_a_connection_has_so_many_calls_under_way_and_another_one_is_answered() 
         async with running(MemoryLog()) as rig:
             await rig.write(*a_cluster(4))
             await scenario(rig)
+
+    asyncio.run(run())
+
+
+class Late(jobs_pb2_grpc.JobsServicer):
+    """A gateway that notices first that time is up."""
+
+    async def Get(self, request, context):  # type: ignore[no-untyped-def]  # noqa: N802
+        await context.abort(grpc.StatusCode.CANCELLED, "CANCELLED")
+
+
+def test_time_is_up_whoever_says_so() -> None:
+    async def run() -> None:
+        server = grpc.aio.server()
+        jobs_pb2_grpc.add_JobsServicer_to_server(Late(), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            said = "did not answer within 5 s; see whether it is overloaded"
+            with Client(f"127.0.0.1:{port}", deadline_s=5) as client, pytest.raises(ServerUnreachable, match=said):
+                await asyncio.to_thread(client.job, "j")
+        finally:
+            await server.stop(0)
 
     asyncio.run(run())
