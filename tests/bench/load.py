@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from tenure.events.budgets import JobRejected
 from tenure.events.intake import JobSubmitted
 from tenure.events.placing import JobFinished, RunAssigned
 from tenure.log.jetstream import JetStreamLog
+from tenure.sdk.client import Client
 from tenure.sdk.errors import ServerError
 from tenure.v1.jobs_pb2 import JobSpec
 from tests.e2e.system import System, is_running, running
@@ -33,6 +35,7 @@ RATE, SECONDS = 200, 600
 OVER, OVER_SECONDS = 10, 30
 BACKLOG = 500
 HOSTS, HELD = "16x8", 64
+GONE, THREADS = 20_000, 8
 KNOBS = ("heartbeat=5s", "submissions_per_user=3000")
 """One user may submit 300 a second for long."""
 MANY, ONE = ",".join(f"u{number}" for number in range(20)), "flood"
@@ -81,6 +84,7 @@ def measured(load: Load) -> dict[str, object]:
 
 def steady(stack: ExitStack, system: System, told: Sequence[Path], *, rate: int, seconds: int) -> dict[str, object]:
     """Many users at a steady rate, and the memory of every process meanwhile."""
+    fill_memories(system)
     memory: dict[str, list[float]] = {}
     caller = calling(stack, system, told[0], rate=rate, seconds=seconds, users=MANY)
     sample(system, memory, caller)
@@ -103,6 +107,23 @@ def hold(system: System, folder: Path) -> dict[str, int]:
         return {job: int(found[job]) for job in jobs} if all(found.get(job) for job in jobs) else None
 
     return system.until(all_there, what="held jobs", timeout_s=120)
+
+
+def fill_memories(system: System) -> None:
+    """Let `GONE` jobs come and go: the system is as one that has worked for a while, not as one just started.
+
+    So many jobs that are over the gateway keeps, and the log's server knows the ids of the last minutes.
+    """
+    spec = JobSpec(budget="a", user="before", gpus_per_replica=8, replicas=16, command=["true"], min_runtime_ms=900_000)
+    jobs = [job for _ in range(GONE // 10_000) for job in system.client.submit_batch([spec] * 10_000)]
+
+    def cancel(some: Sequence[str]) -> None:
+        with Client(system.address, deadline_s=120) as client:
+            for job in some:
+                client.cancel(job, user="before")
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(cancel, [jobs[number::THREADS] for number in range(THREADS)]))
 
 
 def calling(stack: ExitStack, system: System, told: Path, *, rate: int, seconds: int, users: str) -> Caller:

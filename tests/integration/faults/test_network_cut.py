@@ -13,7 +13,9 @@ from tenure.domain.reasons import EndCause
 from tenure.events.fact import Recorded
 from tenure.events.placing import RunAssigned, RunEnded
 from tenure.events.reports import ReplicasExited
+from tenure.v1.jobs_pb2 import JobSpec
 from tests.e2e.roles import Roles
+from tests.e2e.system import is_running
 from tests.integration.faults.aftermath import check_aftermath
 from tests.integration.faults.lab import AGENTS, KNOBS, Lab, lab
 from tests.integration.faults.load import Load
@@ -74,7 +76,11 @@ def test_one_agent_is_cut_off_and_its_runs_are_lost_and_run_again(tmp_path: Path
     try:
         with lab(tmp_path, knobs=PATIENT, start_agent=start_far) as each:
             with each.load(seed=4) as load:
-                load.more(20)
+                stay = [each.client.submit(staying(tmp_path)) for _ in range(8)]
+                each.roles.until(lambda: len(written(tmp_path)) == len(stay) or None, what="jobs that stay")
+                here = [job for job in stay if each.client.job(job).runs[0].hosts[0].host.startswith("a0")]
+                forgotten = [written(tmp_path)[f"{job}.1"] for job in here]
+                assert forgotten, "some are on the hosts that will be cut off"
                 roads["a0"].cut()
                 each.roles.until(
                     lambda: states(each) == {"lost", "healthy"} or None, what="hosts to be lost", timeout_s=60
@@ -82,12 +88,31 @@ def test_one_agent_is_cut_off_and_its_runs_are_lost_and_run_again(tmp_path: Path
                 load.more(10)
                 roads["a0"].mend()
                 each.roles.until(lambda: states(each) == {"healthy"} or None, what="hosts to be back", timeout_s=60)
+                each.roles.until(
+                    lambda: not any(map(is_running, forgotten)) or None, what="the end of what was given up"
+                )
                 load.more(10)
+            for job in stay:
+                each.client.cancel(job, user="load")
             recorded = check_aftermath(each, load, lost_hosts=True)
             assert run_again(recorded, load), "what was lost has run again"
     finally:
         for road in roads.values():
             road.close()
+
+
+def staying(folder: Path) -> JobSpec:
+    """A job that writes down its pid and stays."""
+    command = ["/bin/sh", "-c", 'echo $$ > "$0/$TENURE_RUN_ID.pid"; exec sleep 600', str(folder)]
+    return JobSpec(
+        budget="a", user="load", replicas=1, gpus_per_replica=1, min_runtime_ms=60_000, command=command, grace_ms=1_000
+    )
+
+
+def written(folder: Path) -> dict[str, int]:
+    """The pids that were written down, by run."""
+    found = {path.stem: path.read_text().strip() for path in folder.glob("*.pid")}
+    return {run: int(pid) for run, pid in found.items() if pid}
 
 
 def states(each: Lab) -> set[str]:
