@@ -16,6 +16,7 @@ from services.gateway.identity.authenticate import Authenticator
 from services.gateway.identity.methods import METHODS, Needs
 from services.gateway.identity.source import Credentials
 from services.gateway.refusals import Away
+from services.gateway.well_formed import well_formed
 from tenure.domain.refusal import Refusal
 from tenure.domain.tree import BudgetTree
 
@@ -36,7 +37,10 @@ class Guard:
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:
         """Serve this service, each method behind the guard. Raises KeyError for a method that is not in `METHODS`."""
-        guarded = {name: self._guarded(handler, METHODS[f"/{service}/{name}"]) for name, handler in handlers.items()}
+        guarded = {
+            name: self._guarded(well_formed(handler), METHODS[f"/{service}/{name}"])
+            for name, handler in handlers.items()
+        }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, guarded),))
 
     def _guarded(self, inner: Handler, needs: Needs) -> Handler:
