@@ -5,6 +5,7 @@ PYTHON ?= python3.11
 ARGS ?=
 SEEDS ?= 1000
 SEED ?=
+MINUTES ?= 10
 SBOM ?= sbom.json
 AUDIT ?=
 VENV := .venv
@@ -12,13 +13,15 @@ BIN := $(VENV)/bin
 LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 PACKAGES := tenure services simulator
+FUZZED := $(wildcard tests/property/test_hostile_*.py tests/contract/test_hostile_*.py) \
+	tests/property/test_signal_parsers.py tests/property/test_trace_import.py
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 PROTOS := $(wildcard proto/tenure/v1/*.proto)
 GENERATED ?= .
 
 .DEFAULT_GOAL := install
 .DELETE_ON_ERROR:
-.PHONY: install help demo up test sim-soak check lint types imports protos architecture bench proto lock sbom audit clean
+.PHONY: install help demo up test sim-soak fuzz check lint types imports protos architecture bench proto lock sbom audit clean
 
 ## install      .venv with everything of requirements.lock, and the command .venv/bin/tenure (the default)
 install: $(READY)
@@ -58,6 +61,14 @@ test: $(READY)
 ## sim-soak     many simulated systems with faults: make sim-soak SEEDS=10000; one with its story: SEED=17
 sim-soak: $(READY)
 	@$(BIN)/python -m tests.simulation.whole.seeds $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+## fuzz         hostile input for MINUTES (10) at low priority: files, signals, calls, facts; what fails is kept in .hypothesis
+fuzz: $(READY)
+	@end=$$(( $$(date +%s) + 60 * $(MINUTES) )); round=0; \
+		while [ "$$(date +%s)" -lt "$$end" ]; do \
+			round=$$(( round + 1 )); echo "round $$round, $$(( end - $$(date +%s) )) s left"; \
+			TENURE_FUZZ_EXAMPLES=200 nice -n 19 $(BIN)/python -m pytest -x --hypothesis-profile=fuzz $(FUZZED) $(ARGS) || exit 1; \
+		done
 
 ## check        lint, types, import contracts, protos, sizes and words
 check: lint types imports protos architecture

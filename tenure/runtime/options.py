@@ -87,7 +87,10 @@ def load_section(name: str, config: Path | None, settings: Iterable[str]) -> dic
         section = document.get(name) or {}
         if not isinstance(section, dict):
             raise Refusal(field=name, problem="not a mapping", fix="write one 'key: value' a line below it")
-        values.update(section)
+        for key, value in section.items():
+            if not isinstance(key, str):
+                raise Refusal(field=name, problem=f"{str(key)[:40]!r} is no key", fix="write one 'key: value' a line")
+            values[key] = value
     for key, value in parse_settings(settings).items():
         prefix, dot, rest = key.partition(".")
         owner, own_key = (prefix, rest) if dot and prefix in SECTIONS else (_POLICY, key)
@@ -104,8 +107,9 @@ def _knob(name: str, key: str, value: object, kind: type) -> object:
         return length
     try:
         number = kind(str(value))
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or number < 0:
+        is_one = math.isfinite(number) and number >= 0
+    except (ValueError, OverflowError):
+        is_one = False
+    if not is_one:
         raise Refusal(field=key, problem=f"{str(value)[:40]!r} is not a number", fix="give a number of 0 or more")
     return number

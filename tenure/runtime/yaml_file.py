@@ -42,7 +42,9 @@ def parse_yaml(data: bytes, *, name: str) -> object:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise Refusal(field=f"{name}:{line}", problem=f"not YAML: {error.problem}", fix="mend the syntax") from error
     except (YAMLError, ValueError) as error:
-        raise Refusal(field=name, problem=f"not YAML: {str(error)[:120]}", fix="mend the syntax") from error
+        raise Refusal(
+            field=name, problem=f"not YAML: {' '.join(str(error).split())[:120]}", fix="mend the syntax"
+        ) from error
     _check_depth(document, name=name)
     return document
 
