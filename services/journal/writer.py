@@ -22,6 +22,7 @@ from tenure.domain.ids import LOG_START, Position
 from tenure.domain.refusal import Refusal
 from tenure.events.fact import Recorded
 from tenure.log.codec import decode
+from tenure.log.restore import family
 
 SETTINGS = {
     "async_insert": 0,
@@ -96,7 +97,7 @@ class Writer:
         owners = [row[0] for row in self._client.query("SELECT identity FROM journal_log ORDER BY at").result_rows]
         if not owners:
             self._client.insert("journal_log", [[log_identity]], column_names=["identity"])
-        elif owners[0] != log_identity:
+        elif family(owners[0]) != family(log_identity):
             raise Refusal(
                 field=f"database {self._client.database}",
                 problem="it holds the facts of another log",

@@ -11,6 +11,7 @@ from tenure.cli import (
     jobs,
     log,
     log_dead,
+    log_restore,
     output,
     people,
     queue,
@@ -30,23 +31,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (
-    up,
-    submit,
-    queue,
-    jobs,
-    output,
-    budgets,
-    people,
-    hosts,
-    serve,
-    simulate,
-    trace,
-    log,
-    log_dead,
-    doctor,
-    tokens,
-):
+_PARTS = (up, submit, queue, jobs, output, budgets, people, hosts, serve, simulate, trace, log, log_dead, log_restore)
+for module in (*_PARTS, doctor, tokens):
     module.register(app)
 
 

@@ -20,6 +20,12 @@ def story(client: Client, job: JobId) -> list[tuple[Position, Millis, bytes]]:
     return [(Position(position), at_ms, payload.encode()) for position, at_ms, payload in rows]
 
 
+def log_identity(client: Client) -> str:
+    """Which log the facts are from; empty if there are none yet."""
+    rows = client.query("SELECT identity FROM journal_log ORDER BY at LIMIT 1").result_rows
+    return str(rows[0][0]) if rows else ""
+
+
 def visible_position(client: Client) -> Position:
     """The position of the last fact in `events`; 0 if there is none."""
     return _last(client)[0]

@@ -35,10 +35,14 @@ REQUIRED: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """How the stream is made when it does not exist yet. `max_bytes` None: as much as the server has room for."""
+    """How the stream is made when it does not exist yet. `max_bytes` None: as much as the server has room for.
+
+    `identity` empty: a new one.
+    """
 
     replicas: int = 1
     max_bytes: int | None = None
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,8 @@ async def _find_or_create(link: Link, subjects: Subjects, sizing: Sizing) -> Str
 async def _create(link: Link, subjects: Subjects, sizing: Sizing) -> StreamState:
     max_bytes = sizing.max_bytes or BYTES_MAX
     while True:
-        wanted = _config(subjects, max_bytes=max_bytes, replicas=sizing.replicas)
+        identity = sizing.identity or uuid.uuid4().hex
+        wanted = _config(subjects, max_bytes=max_bytes, replicas=sizing.replicas, identity=identity)
         try:
             made = await link.api(f"STREAM.CREATE.{subjects.stream}", wanted, timeout_s=ANSWER_S)
             logger.info("made the log %s with room for %d MiB", subjects.stream, max_bytes >> 20)
@@ -110,7 +115,7 @@ async def _create(link: Link, subjects: Subjects, sizing: Sizing) -> StreamState
             max_bytes //= 2
 
 
-def _config(subjects: Subjects, *, max_bytes: int, replicas: int) -> dict[str, Any]:
+def _config(subjects: Subjects, *, max_bytes: int, replicas: int, identity: str) -> dict[str, Any]:
     return {
         **REQUIRED,
         "name": subjects.stream,
@@ -120,7 +125,7 @@ def _config(subjects: Subjects, *, max_bytes: int, replicas: int) -> dict[str, A
         "compression": "s2",
         "allow_direct": True,
         "duplicate_window": IDS_REMEMBERED_S * SECOND_NS,
-        "metadata": {ID_KEY: uuid.uuid4().hex},
+        "metadata": {ID_KEY: identity},
     }
 
 

@@ -39,6 +39,8 @@ class Subjects:
         self._speaker = MANY if speaker is None else host_token(speaker)
         self._reports = f"{self._root}.{Lane.REPORT}."
         self.every = f"{self._root}.>"
+        self.gap = f"{self._root}.gap"
+        """Stands where nothing is to stand, while a log is restored."""
         self.dead_stream = f"TENURE_DEAD-{cluster}"
         self._dead = f"tenure-dead.{cluster}"
         self.every_dead = f"{self._dead}.>"
