@@ -50,7 +50,7 @@ class Late(jobs_pb2_grpc.JobsServicer):
 def test_time_is_up_whoever_says_so() -> None:
     async def run() -> None:
         server = grpc.aio.server()
-        jobs_pb2_grpc.add_JobsServicer_to_server(Late(), server)
+        jobs_pb2_grpc.add_JobsServicer_to_server(Late(), server)  # type: ignore[abstract]
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:

@@ -68,20 +68,20 @@ class Roles:
     @property
     def nats_url(self) -> str:
         """Where the log's server answers."""
-        return self._nats.url
+        return self.nats.url
 
     @property
     def nats_pid(self) -> int:
         """The process of the log's server."""
-        pid = self._nats.pid
-        assert pid is not None, "it runs"
-        return pid
+        assert isinstance(self.nats, NatsServer), "one server, and our own"
+        assert self.nats.pid is not None, "it runs"
+        return self.nats.pid
 
     @property
     def database_pid(self) -> int:
         """The process of ClickHouse."""
-        assert self._database.process is not None, "it runs"
-        return self._database.process.pid
+        assert self.database.process is not None, "it runs"
+        return self.database.process.pid
 
     def start(
         self,
