@@ -66,6 +66,28 @@ MONTHS = {
 """Of ai2-month and of contended-month under `fair`. The first six are to be reached, the others not to be exceeded."""
 
 
+CRASHES = "100 random `kill -9` points on real parts under load"
+LOAD = "200 submissions a second for 10 minutes"
+OVERLOAD = "one user submits 2,000 a second"
+
+
+def _of_faults_on_real_parts() -> Iterator[Target]:
+    for figure, what in (
+        ("acknowledged_lost", "acknowledged submissions lost"),
+        ("doubled", "runs that were there twice"),
+        ("contracts_broken", "contracts broken"),
+    ):
+        yield Target(f"crashes.points.{figure}", f"{CRASHES}: {what}", 0, "")
+    yield Target("crashes.database_away.acknowledged_lost", "", 0, "")
+    yield Target("load.steady.acknowledged", f"{LOAD}: accepted", 120_000, "jobs", least=True)
+    yield Target("load.steady.memory_growth_percent.all", f"{LOAD}: memory after the first minute", 10, "% more")
+    for group, load in (("steady", LOAD), ("overload", OVERLOAD)):
+        yield Target(f"load.{group}.acknowledged_lost", f"{load}: acknowledged and lost", 0, "jobs")
+        yield Target(f"load.{group}.held_jobs_untouched", f"{load}: untouched of 64 jobs", 64, "jobs", least=True)
+        yield Target(f"load.{group}.processes_that_died", f"{load}: processes that died", 0, "")
+    yield Target("load.overload.somebody_else_turned_away", f"{OVERLOAD}: others turned away", 0, "jobs")
+
+
 def _of_months() -> tuple[Target, ...]:
     return tuple(
         Target(f"months.{month} fair.{name}", "", limit, "", least=number < 6)
@@ -176,6 +198,7 @@ TARGETS = (
     ),
     *_of_months(),
     *_of_faults(),
+    *_of_faults_on_real_parts(),
     Target(
         "heartbeats.live_percent_of_a_core.control_plane",
         "heartbeats of 1,000 hosts, one each 5 s, in all roles: read, decoded, folded, decided on, kept for ClickHouse",
