@@ -10,19 +10,21 @@ from services.gateway.decider import cancel, no_such_job
 from services.gateway.entries import JobEntry
 from services.gateway.gateway import Gateway
 from services.gateway.history import History, job_from_story
-from services.gateway.identity.asking import require
+from services.gateway.identity.asking import allowed, require
 from services.gateway.intake import Intake, check_batch
 from services.gateway.output import Output
+from services.gateway.policy.discretion import HIDDEN, whose, without_values
 from services.gateway.policy.listing import count_jobs, list_jobs
 from services.gateway.policy.totals import cluster_total
 from services.gateway.refusals import Away, NotFound
 from services.gateway.state import State
 from services.gateway.story import tell
-from tenure.domain.ids import JobId
+from tenure.domain.ids import BudgetPath, JobId, UserName
 from tenure.domain.job import JobSpec
 from tenure.domain.nearest import did_you_mean, shown
 from tenure.domain.refusal import Refusal
 from tenure.domain.rights import Right
+from tenure.domain.units import Millis
 from tenure.events.fact import Recorded
 from tenure.log.codec import encode, kind_name
 from tenure.v1 import jobs_pb2, jobs_pb2_grpc
@@ -66,7 +68,7 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         """The job as it is now."""
         state = await self._gateway.read()
         entry = await self._find(state, request.job_id)
-        return jobs_pb2.GetJobResponse(job=from_job(entry, state, now=self._gateway.now()))
+        return jobs_pb2.GetJobResponse(job=_shown(entry, state, now=self._gateway.now()))
 
     @answering
     async def List(self, request: jobs_pb2.ListJobsRequest, context: Context) -> jobs_pb2.ListJobsResponse:
@@ -85,7 +87,7 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         )
         entries = list_jobs(state, states=states, budget=request.budget, user=request.user, limit=limit)
         for begin in range(0, len(entries), _TURN):
-            answer.jobs.extend(from_job(entry, state, now=now) for entry in entries[begin : begin + _TURN])
+            answer.jobs.extend(_shown(entry, state, now=now) for entry in entries[begin : begin + _TURN])
             await asyncio.sleep(0)
         return answer
 
@@ -99,7 +101,7 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
             while not gateway.progress.stopping:
                 changed.clear()
                 over = entry.state.final
-                yield jobs_pb2.WatchJobResponse(job=from_job(entry, state, now=gateway.now()))
+                yield jobs_pb2.WatchJobResponse(job=_shown(entry, state, now=gateway.now()))
                 if over:
                     return
                 await changed.wait()
@@ -115,7 +117,7 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         fact = cancel(entry, gateway.order(user=request.user, fact_id=f"cancel-{entry.job}"))
         if fact is not None:
             await gateway.folded((await gateway.append([fact])).last)
-        return jobs_pb2.CancelJobResponse(job=from_job(entry, state, now=gateway.now()))
+        return jobs_pb2.CancelJobResponse(job=_shown(entry, state, now=gateway.now()))
 
     @answering
     async def Explain(self, request: jobs_pb2.ExplainJobRequest, context: Context) -> jobs_pb2.ExplainJobResponse:
@@ -130,10 +132,10 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         if known is None and not facts:
             raise no_such_job(request.job_id)
         return jobs_pb2.ExplainJobResponse(
-            steps=[_step(recorded, to=JobId(request.job_id)) for recorded in facts],
+            steps=[_step(recorded, state, to=JobId(request.job_id)) for recorded in facts],
             position=position,
             last_position=last,
-            job=None if known is None else from_job(known, state, now=self._gateway.now()),
+            job=None if known is None else _shown(known, state, now=self._gateway.now()),
         )
 
     @streaming
@@ -159,8 +161,24 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         return entry
 
 
-def _step(recorded: Recorded, *, to: JobId) -> jobs_pb2.Step:
+def _shown(entry: JobEntry, state: State, *, now: Millis) -> jobs_pb2.Job:
+    """The job as the caller may see it."""
+    job, spec = from_job(entry, state, now=now), entry.spec
+    if spec.launch.environment and not _sees_inside(state, spec.budget, spec.user):
+        job.spec.environment.update(dict.fromkeys(spec.launch.environment, HIDDEN))
+    return job
+
+
+def _sees_inside(state: State, budget: BudgetPath, owner: UserName) -> bool:
+    """Whether the caller may see what only those see who may read the job's output."""
+    return allowed(Right.READ_OUTPUT, tree=state.tree, budget=budget, owner=owner)
+
+
+def _step(recorded: Recorded, state: State, *, to: JobId) -> jobs_pb2.Step:
     fact = recorded.fact
+    inside = whose(fact)
+    if inside is not None and not _sees_inside(state, *inside):
+        fact = without_values(fact)
     why = getattr(fact, "why", None)
     return jobs_pb2.Step(
         position=recorded.position,

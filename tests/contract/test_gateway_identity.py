@@ -26,7 +26,7 @@ from tenure.runtime.identity_options import build_identity_options
 from tenure.runtime.local_tokens import load_key, make_key
 from tenure.v1 import budgets_pb2, hosts_pb2, identity_pb2, identity_pb2_grpc, jobs_pb2
 from tests.contract.conftest import MemoryUnderTest
-from tests.contract.gateway_rig import NOW, Rig, good_job, play, refused
+from tests.contract.gateway_rig import NOW, LogHistory, Rig, good_job, play, refused
 
 NO_OS_USERS = build_identity_options({"os_users": False})
 NOBODY_UID = 65534
@@ -211,6 +211,30 @@ def test_whose_job_may_be_cancelled_and_whose_output_read(people: People) -> Non
         )
 
     play_with(people, scenario)
+
+
+def test_the_values_of_an_environment_are_for_those_who_may_read_the_output(people: People) -> None:
+    secret = {"WANDB_API_KEY": "s3cr3t", "SEED": "7"}
+    sees = {"ana": True, "pia": True, "mia": True, "eve": False}
+
+    async def scenario(rig: Rig) -> None:
+        request = jobs_pb2.SubmitRequest(job=good_job(user="", environment=secret))
+        job = (await rig.jobs.Submit(request, **people.called("ana"))).job_id
+        for user, whole in sees.items():
+            call = people.called(user)
+            got = await rig.jobs.Get(jobs_pb2.GetJobRequest(job_id=job), **call)
+            (listed,) = (await rig.jobs.List(jobs_pb2.ListJobsRequest(), **call)).jobs
+            watching = rig.jobs.Watch(jobs_pb2.WatchJobRequest(job_id=job), **call)
+            watched = await watching.read()
+            watching.cancel()
+            story = await rig.jobs.Explain(jobs_pb2.ExplainJobRequest(job_id=job), **call)
+            for shown in (got.job, listed, watched.job, story.job):
+                assert set(shown.spec.environment) == set(secret)
+                assert (dict(shown.spec.environment) == secret) is whole
+            assert ("s3cr3t" in str(story) + str(got) + str(listed) + str(watched)) is whole
+            assert "WANDB_API_KEY" in story.steps[0].fact_json
+
+    play_with(people, scenario, history_of=LogHistory)
 
 
 def test_managers_delegate_downwards_only(people: People) -> None:

@@ -52,6 +52,11 @@ def require(right: Right, *, tree: BudgetTree, budget: BudgetPath | None = None,
         raise _denied(right, caller, tree=tree, budget=budget)
 
 
+def allowed(right: Right, *, tree: BudgetTree, budget: BudgetPath, owner: UserName) -> bool:
+    """Whether who calls has `right` over a job of `owner`: for answers that show more to some than to others."""
+    return may(right, who().caller, tree=tree, budget=budget, owner=owner)
+
+
 def acting_as(requested: str, *, field: str) -> UserName:
     """The user a request is for: who calls, unless an admin names another. Raises `Denied`."""
     caller = who().caller
