@@ -5,14 +5,15 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+from services.gateway.entries import JobEntry
 from services.gateway.evolve import READS
 from services.gateway.identity.asking import acting_as, who
 from services.gateway.order import Order
 from services.gateway.progress import Progress
 from services.gateway.refusals import Away, Full
 from services.gateway.state import State
-from tenure.domain.ids import LOG_START, FactId, Position
-from tenure.domain.job_id import MAKERS, JobIdMaker
+from tenure.domain.ids import LOG_START, FactId, JobId, Position
+from tenure.domain.job_id import MAKERS, JobIdMaker, is_job_id
 from tenure.domain.names import check_label
 from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
@@ -66,6 +67,13 @@ class Gateway:
         if not await self.progress.reached(self._written, timeout_s=FOLD_WAIT_S):
             raise Away("the gateway cannot follow the log now; try again in a moment")
         return state
+
+    async def job(self, job: JobId) -> JobEntry | None:
+        """The job, if it is kept; one that another gateway took a moment ago is. Raises `Away`."""
+        state = await self.read()
+        if job not in state.jobs and is_job_id(job):
+            await self.catch_up()
+        return state.jobs.get(job)
 
     async def append(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
         """Write facts durably. Raises `Away`, `Full`, or `Conflict` when a condition does not hold."""

@@ -123,7 +123,7 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
     async def Explain(self, request: jobs_pb2.ExplainJobRequest, context: Context) -> jobs_pb2.ExplainJobResponse:
         """The job's facts from the database, each as a sentence, with its reason and as it was written."""
         state = await self._gateway.read()
-        known = state.jobs.get(JobId(request.job_id))
+        known = await self._gateway.job(JobId(request.job_id))
         if known is None and not state.forgotten:
             raise no_such_job(request.job_id)
         last = state.position if known is None else known.position
@@ -150,7 +150,7 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
 
     async def _find(self, state: State, job_id: str) -> JobEntry:
         """The job, from the read model or, when it was over long ago, from its story. Raises `NotFound` or `Away`."""
-        entry = state.jobs.get(JobId(job_id))
+        entry = await self._gateway.job(JobId(job_id))
         if entry is None and state.forgotten and job_id:
             await visible_from(self._history, state.position)
             entry = job_from_story(await self._history.story(JobId(job_id)), JobId(job_id))
