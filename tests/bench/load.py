@@ -26,6 +26,8 @@ from tenure.events.budgets import JobRejected
 from tenure.events.intake import JobSubmitted
 from tenure.events.placing import JobFinished, RunAssigned
 from tenure.log.jetstream import JetStreamLog
+from tenure.runtime.data_dir import DataDir
+from tenure.runtime.reader import reader_access
 from tenure.sdk.client import Client
 from tenure.sdk.errors import ServerError
 from tenure.v1.jobs_pb2 import JobSpec
@@ -77,6 +79,7 @@ def measured(load: Load) -> dict[str, object]:
         held, before = hold(system, Path(folder)), system.children()
         told = [Path(folder) / f"acknowledged{number}" for number in range(CALLERS)]
         figures = load(stack, system, told)
+        print(json.dumps(figures), file=sys.stderr, flush=True)
         left = asyncio.run(counted(system, [file for file in told if file.exists()]))
         died = sum(system.children().get(name) != pid for name, pid in before.items())
         return {**figures, **left, **untouched(system, held), "processes_that_died": died}
@@ -196,8 +199,9 @@ def overloaded(stack: ExitStack, system: System, told: Sequence[Path], *, rate: 
 
 async def counted(system: System, told: Sequence[Path]) -> dict[str, int]:
     """What the log has of what was acknowledged, when all of it is over."""
-    endpoint = json.loads((system.data / "endpoint.json").read_text())
-    log = await JetStreamLog.connect(endpoint["nats"], cluster=endpoint.get("cluster", "tenure"))
+    endpoint = DataDir(system.data).endpoint()
+    assert endpoint is not None, "it is running"
+    log = await JetStreamLog.connect(reader_access(endpoint), cluster=endpoint.cluster)
     acknowledged = {job for path in told for job in path.read_text().split()}
     submitted: Counter[str] = Counter()
     keys: Counter[str] = Counter()
