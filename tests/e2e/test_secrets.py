@@ -1,6 +1,7 @@
 """A whole system that has secrets, looked through for them: logs, the log, the database, processes, a job."""
 
 import gzip
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,18 +13,24 @@ from tenure.clickhouse.connect import connect
 from tenure.log.codec import encode
 from tenure.runtime.data_dir import DataDir
 from tenure.v1 import jobs_pb2, jobs_pb2_grpc
-from tests.e2e.system import System, running
+from tests.e2e.system import TENURE, System, running
 
-TOKEN = "eyJhbGciOiJFZERTQSJ9.bWFya2VkLXNlY3JldC10b2tlbg.c2lnbmF0dXJlLW9mLXRoZS10b2tlbg"
+FALSE_TOKEN = "eyJhbGciOiJFZERTQSJ9.bWFya2VkLXNlY3JldC10b2tlbg.c2lnbmF0dXJlLW9mLXRoZS10b2tlbg"
 """Looks like a JWT, and is no good one."""
 
 
 def secrets_of(data: Path) -> dict[str, str]:
     """Every secret of the system by where it came from."""
     files = [*(data / "keys").glob("*.seed"), data / "keys" / "runs.key", data / "run" / "clickhouse.token"]
+    files.append(data / "identity" / "key.pem")
     found = {file.name: max(file.read_text().split("\n"), key=len) for file in files}
     assert len(found) > 9 and all(len(secret) > 40 for secret in found.values())
-    return {**found, "token": TOKEN, "signature": TOKEN.rpartition(".")[2]}
+    return {**found, "a false token": FALSE_TOKEN, "its false signature": FALSE_TOKEN.rpartition(".")[2]}
+
+
+def bearer(token: str) -> tuple[tuple[str, str], ...]:
+    """What a call shows for who it is from."""
+    return (("authorization", f"Bearer {token}"),)
 
 
 def told(system: System) -> Iterator[tuple[str, str]]:
@@ -57,11 +64,15 @@ def command_lines(system: System) -> dict[str, str]:
 
 def test_no_secret_is_told(tmp_path: Path) -> None:
     with running(tmp_path) as system:
+        make = [str(TENURE), "token", "create", "--user", "tester", "--data", str(system.data)]
+        token = subprocess.run(make, capture_output=True, text=True, check=True).stdout.strip()
         look = "env; cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
         job = system.submit("a", ["/bin/sh", "-c", look])
-        with grpc.insecure_channel(system.address) as channel, pytest.raises(grpc.RpcError) as refused:
+        with grpc.insecure_channel(system.address) as channel:
             stub = jobs_pb2_grpc.JobsStub(channel)
-            stub.List(jobs_pb2.ListJobsRequest(), metadata=(("authorization", f"Bearer {TOKEN}"),))
+            assert stub.List(jobs_pb2.ListJobsRequest(), metadata=bearer(token)).jobs[0].job_id == job
+            with pytest.raises(grpc.RpcError) as refused:
+                stub.List(jobs_pb2.ListJobsRequest(), metadata=bearer(FALSE_TOKEN))
         assert system.wait(job).state == "completed"
         steps = "\n".join(step.fact_json for step in system.story_of(job))
         places = {
@@ -75,5 +86,6 @@ def test_no_secret_is_told(tmp_path: Path) -> None:
         closed = [system.data, system.data / "keys", system.data / "run", *(system.data / "keys").glob("*.seed")]
         closed += [system.data / "keys" / "runs.key", system.data / "run" / "clickhouse.token"]
         assert [path for path in closed if path.stat().st_mode & 0o077] == []
-        for name, secret in secrets_of(system.data).items():
+        secrets = {**secrets_of(system.data), "token": token, "its signature": token.rpartition(".")[2]}
+        for name, secret in secrets.items():
             assert not [where for where, text in places.items() if secret in text], f"{name} is told"
