@@ -53,14 +53,14 @@ def _started(state: State, fact: ReplicasStarted) -> None:
     book = state.runs.get(fact.run)
     if book is not None:
         for start in fact.replicas:
-            _note(book, start.replica, start=start.at)
+            _note(book, start.replica, by=start.host, start=start.at)
 
 
 def _exited(state: State, fact: ReplicasExited) -> None:
     book = state.runs.get(fact.run)
     if book is not None:
         for exit_ in fact.replicas:
-            _note(book, exit_.replica, start=exit_.started_at, end=exit_.at)
+            _note(book, exit_.replica, by=exit_.host, start=exit_.started_at, end=exit_.at)
 
 
 def _host_state(state: State, fact: HostStateChanged) -> None:
@@ -69,19 +69,19 @@ def _host_state(state: State, fact: HostStateChanged) -> None:
             book = state.runs[run]
             for number, replica in book.replicas.items():
                 if replica.host == fact.host:
-                    _note(book, number, end=fact.last_seen)
+                    _note(book, number, by=fact.host, end=fact.last_seen)
 
 
 def _checkpoint(state: State, fact: CheckpointReported) -> None:
     book = state.runs.get(fact.run)
-    if book is not None:
+    if book is not None and any(replica.host == fact.host for replica in book.replicas.values()):
         book.checkpoint = fact.at if book.checkpoint is None else max(fact.at, book.checkpoint)
 
 
-def _note(book: RunBook, number: int, *, start: Millis | None = None, end: Millis | None = None) -> None:
-    """Write down what became of a replica, if it is one of the run's and that is not known yet."""
+def _note(book: RunBook, number: int, *, by: HostId, start: Millis | None = None, end: Millis | None = None) -> None:
+    """Write down what became of a replica, if it was given to the host that says so and that is not known yet."""
     replica = book.replicas.get(number)
-    if replica is None:
+    if replica is None or replica.host != by:
         return
     if replica.start is None:
         replica.start = start

@@ -140,7 +140,7 @@ def _replicas_started(state: State, fact: ReplicasStarted) -> None:
     accounts = state.accounts(run)
     for start in fact.replicas:
         held = run.replicas.get(start.replica)
-        if held is not None:
+        if held is not None and held.host == start.host:
             charge.begin(run, held, accounts, at=start.at)
 
 
@@ -150,7 +150,7 @@ def _replicas_exited(state: State, fact: ReplicasExited) -> None:
         return
     for gone in fact.replicas:
         held = run.replicas.get(gone.replica)
-        if held is None:
+        if held is None or held.host != gone.host:  # what others say of it does not count
             continue
         if gone.started_at is not None:
             charge.begin(run, held, state.accounts(run), at=gone.started_at)
