@@ -67,7 +67,7 @@ fuzz: $(READY)
 	@end=$$(( $$(date +%s) + 60 * $(MINUTES) )); round=0; \
 		while [ "$$(date +%s)" -lt "$$end" ]; do \
 			round=$$(( round + 1 )); echo "round $$round, $$(( end - $$(date +%s) )) s left"; \
-			TENURE_FUZZ_EXAMPLES=200 nice -n 19 $(BIN)/python -m pytest -x --hypothesis-profile=fuzz $(FUZZED) $(ARGS) || exit 1; \
+			TENURE_FUZZ_EXAMPLES=200 nice -n 19 $(BIN)/python -m pytest -x --timeout=1800 --hypothesis-profile=fuzz $(FUZZED) $(ARGS) || exit 1; \
 		done
 
 ## check        lint, types, import contracts, protos, sizes and words
@@ -114,7 +114,7 @@ sbom: $(READY)
 		--short-PURLs --output-format JSON --output-file $(SBOM) requirements.lock
 	@echo "wrote $(SBOM)"
 
-## audit        whether a version in requirements.lock is known to be vulnerable; asks the package index (AUDIT='--service osv': osv.dev)
+## audit        whether a version in requirements.lock is known to be vulnerable: asks the index (AUDIT='--service osv': OSV)
 audit: $(READY)
 	@said=$$(mktemp) && trap 'rm -f "$$said"' EXIT && \
 		if $(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --progress-spinner off \

@@ -12,7 +12,7 @@ settings.register_profile(
     "shared machine", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("ci", settings.get_profile("shared machine"), derandomize=True, database=None)
-settings.register_profile("fuzz", settings.get_profile("shared machine"), max_examples=1_000)  # `make fuzz`
+settings.register_profile("fuzz", settings.get_profile("shared machine"), max_examples=500)  # `make fuzz`
 settings.load_profile("ci" if os.environ.get("CI") else "shared machine")
 
 

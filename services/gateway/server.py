@@ -11,6 +11,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from services.gateway.answering import Context
 from services.gateway.budgets import Budgets
 from services.gateway.gateway import Gateway
 from services.gateway.history import History
@@ -66,6 +67,16 @@ _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
+async def _not_offered(_servicer: object, _request: object, context: Context) -> None:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not offered: ask Check for each service")
+
+
+class _Health(health.aio.HealthServicer):  # type: ignore[name-defined,misc]
+    """Health checking, with the one method that its library has no answer to."""
+
+    List = _not_offered
+
+
 class Server:
     """Listens from the beginning, so that a busy port is known at once; answers when `start` was called."""
 
@@ -96,7 +107,7 @@ class Server:
             logger.warning("INSECURE: %s answers without TLS; whoever can listen in can take tokens", self.address)
         sources = sources_of(identity, listen=self.address, local_key=local_key)
         self._guard = Guard(self._server, Authenticator(sources, clock=time.time))
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._health = _Health()
 
     async def start(self, gateway: Gateway, history: History, output: Output) -> None:
         """Answer calls from now on."""

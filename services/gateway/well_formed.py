@@ -54,11 +54,7 @@ async def _checked(request: Any, context: Context) -> Any:
 
 def _one_answer(answer: Any) -> Any:
     async def checked(request: Any, context: Context) -> Any:
-        message = await _checked(request, context)
-        try:
-            return await answer(message, context)
-        except NotImplementedError:  # health checking has a method that its library does not have
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this method is not offered")
+        return await answer(await _checked(request, context), context)
 
     return checked
 

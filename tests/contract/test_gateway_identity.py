@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -225,7 +226,7 @@ def test_the_values_of_an_environment_are_for_those_who_may_read_the_output(peop
             got = await rig.jobs.Get(jobs_pb2.GetJobRequest(job_id=job), **call)
             (listed,) = (await rig.jobs.List(jobs_pb2.ListJobsRequest(), **call)).jobs
             watching = rig.jobs.Watch(jobs_pb2.WatchJobRequest(job_id=job), **call)
-            watched = await watching.read()
+            watched: Any = await watching.read()
             watching.cancel()
             story = await rig.jobs.Explain(jobs_pb2.ExplainJobRequest(job_id=job), **call)
             for shown in (got.job, listed, watched.job, story.job):
