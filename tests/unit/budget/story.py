@@ -44,11 +44,25 @@ class Story:
         self.state: State = self.role.initial()
         self.log = MemoryLog()
         self._told = 0
+        self._places: dict[RunId, dict[int, HostId]] = {}
 
     def tell(self, *facts: Fact) -> None:
         for fact in facts:
             self._told += 1
-            self._append(replace(fact, id=fact.id or FactId(f"others-{self._told}"), cluster="test"))
+            told = self._as_its_hosts_say(fact)
+            self._append(replace(told, id=told.id or FactId(f"others-{self._told}"), cluster="test"))
+
+    def _as_its_hosts_say(self, fact: Fact) -> Fact:
+        """A report of replicas, each by the host that it was given to."""
+        if isinstance(fact, RunAssigned):
+            self._places[fact.run] = {place.replica: place.host for place in fact.placement}
+        elif isinstance(fact, ReplicasStarted | ReplicasExited):
+            at = self._places.get(fact.run, {})
+            replicas = tuple(replace(each, host=at.get(each.replica, each.host)) for each in fact.replicas)
+            return replace(fact, replicas=replicas)
+        elif isinstance(fact, CheckpointReported):
+            return replace(fact, host=self._places.get(fact.run, {}).get(0, fact.host))
+        return fact
 
     def ask(self, now: Millis = T0) -> Sequence[Fact]:
         decision = self.role.decide(self.state, now)
