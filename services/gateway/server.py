@@ -42,8 +42,8 @@ EMBEDDED = IdentityOptions()
 REQUEST_BYTES_MAX = 64 * 1024 * 1024
 """Far above what is ever accepted, so that a huge command gets a refusal in words instead of a broken call."""
 ANSWER_BYTES_MAX = 512 * 1024 * 1024
-CALLS_MAX = 200
-"""Calls of one connection under way at a time. What a client sends beyond waits on its own side, not before others."""
+CALLS_MAX = 1_000
+"""Calls of one connection under way at a time. What a client sends beyond waits on its own side or is turned away."""
 STOP_S = 1.0
 HEALTH_EVERY_S, HEALTH_WAIT_S = 0.5, 1.0
 SERVICES = tuple(

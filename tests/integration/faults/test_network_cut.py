@@ -23,7 +23,8 @@ from tests.integration.faults.road import ProxyRoad, namespace
 
 pytestmark = pytest.mark.timeout(300)
 
-SILENT = [*KNOBS, "suspect_after=2s", "lost_after=4s"]
+SILENT = [*KNOBS, "suspect_after=2s", "lost_after=12s"]
+"""Shorter than a cut lasts (15 s), longer than one agent needs more than another to be back."""
 PATIENT = [*KNOBS, "suspect_after=3s", "lost_after=17s"]
 """Longer than an agent goes on trying to write what it knew before it was cut off (15 s): then it reads first."""
 LOST = "lost the log's server"
