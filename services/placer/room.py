@@ -197,6 +197,12 @@ class Room:
         self._trail: list[tuple[Pool, HostId, int]] | None = None
         """While something is tried out: what to put back."""
 
+    def every_host(self) -> Iterator[tuple[PoolName, HostId, int]]:
+        """Each host with its pool and a bit for each of its GPUs to use, pool by pool in order of name."""
+        for name, pool in self.pools.items():
+            for host, mask in pool.masks.items():
+                yield name, host, mask
+
     @property
     def free(self) -> int:
         """GPUs to use, in all pools."""

@@ -4,12 +4,13 @@ Before a maintenance window a host goes on with what ends in time: its runs are 
 window, and it takes contracts that end by then.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from services.placer.core import Host, Run
 from services.placer.policy.may_disrupt import DrainingHost, may_disrupt
 from services.placer.policy.pack import pack
 from services.placer.policy.settle import FACTS_MAX
+from services.placer.room import Room
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import HostId, RunId
@@ -50,16 +51,29 @@ def _told_at(state: State, host: Host, run: Run) -> Millis:
     return 0 if host.open_until is None else host.open_until - state.core.jobs[run.job].spec.grace_ms
 
 
-def fit_before_window(state: State, spec: JobSpec, now: Millis) -> Placement | None:
-    """Where the job fits whole on hosts whose maintenance windows begin after its contract and grace have ended."""
+def with_windows(state: State) -> Room:
+    """What is free on hosts that take runs, and beside it on those that do so until their maintenance windows."""
+    room = Room(state.layouts)
+    masks = {(name, host): mask for rooms in (state.room, state.windows) for name, host, mask in rooms.every_host()}
+    for (name, host), mask in sorted(masks.items()):
+        room.set(name, host, mask)
+    return room
+
+
+def fit_before_window(
+    room: Room, state: State, spec: JobSpec, now: Millis, *, kept: Mapping[HostId, int]
+) -> Placement | None:
+    """Where in `room` (`with_windows`) the job fits whole, outside what is kept from it: on hosts that are healthy, or
+    whose maintenance windows begin after its contract and grace have ended."""
     ends = now + max(spec.min_runtime_ms, 1) + spec.grace_ms
     late: dict[HostId, int] = {}
     for name in state.draining:
         host = state.core.hosts[name]
         if host.open_until is not None and host.open_until < ends:
             late[name] = -1
-    with state.windows.trial():
-        state.windows.block(late)
-        if not state.windows.fits(spec.gpu_type, spec.replicas, spec.gpus_per_replica, spec.topology):
+    with room.trial():
+        room.block(kept)
+        room.block(late)
+        if not room.fits(spec.gpu_type, spec.replicas, spec.gpus_per_replica, spec.topology, spec.choice):
             return None
-        return pack(state.windows, spec)
+        return pack(room, spec)

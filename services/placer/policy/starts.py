@@ -11,7 +11,7 @@ from services.placer.core import Job, masks_of
 from services.placer.policy import escrow
 from services.placer.policy.assign import Ports, assign
 from services.placer.policy.defer import tell
-from services.placer.policy.drain import fit_before_window
+from services.placer.policy.drain import fit_before_window, with_windows
 from services.placer.policy.hope import hopeful, within_reach
 from services.placer.policy.openings import Openings
 from services.placer.policy.outside import Outside
@@ -19,6 +19,7 @@ from services.placer.policy.pack import pack
 from services.placer.policy.reserve import first_due, forbidden, reserve
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.victims import VictimPlan, find_victims
+from services.placer.room import Room
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import HostId
@@ -122,6 +123,8 @@ def _serve_before_windows(plan: Plan, state: State, now: Millis) -> None:
         return
     served = {fact.job for fact in plan.facts if isinstance(fact, RunAssigned | PlacementDeferred)}
     hopeless: dict[Line, None] = {}
+    both: Room | None = None
+    """For gangs, which may lie on hosts of either kind; made when the first one asks."""
     for rank, job_id in enumerate(state.core.order, start=1):
         line = state.waiting.line_of.get(job_id)
         if line is None or line in hopeless or job_id in served:
@@ -129,12 +132,17 @@ def _serve_before_windows(plan: Plan, state: State, now: Millis) -> None:
         if plan.started >= STARTS_MAX or len(plan.facts) >= FACTS_MAX:
             return
         job = state.core.jobs[job_id]
-        placement = fit_before_window(state, job.spec, now)
+        if job.spec.replicas > 1 and both is None:
+            both = with_windows(state)
+        room = both if job.spec.replicas > 1 and both is not None else state.windows
+        placement = fit_before_window(room, state, job.spec, now, kept=plan.outside.blocked(job))
         if placement is None:
             hopeless[line] = None
         else:
             reason = Reason.START_IN_ORDER if job.spec.allocated else Reason.START_UNALLOCATED_FILL
             _start(plan, state, job, placement, now, reason, rank=rank)
+            if both is not None:
+                both.take(placement)
 
 
 def _fit(plan: Plan, state: State, job: Job) -> Placement | None:
