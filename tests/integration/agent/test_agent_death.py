@@ -1,4 +1,4 @@
-"""Real processes: the agent is killed with SIGKILL at any point, and its successor knows and tells everything."""
+"""Real processes: the agent is killed with SIGKILL at any point, and its successor knows and tells everything (S56)."""
 
 import json
 import os
