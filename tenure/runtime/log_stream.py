@@ -20,6 +20,8 @@ from tenure.log.subjects import host_token
 
 PIECE_BYTES_MAX = 512 * 1024
 """The longest body of a reply."""
+OFFSET_MAX = 1 << 62
+"""No file is so long; larger numbers do not fit into the calls that look there."""
 STREAMS = ("stdout", "stderr")
 
 
@@ -86,10 +88,11 @@ def decode_request(data: bytes) -> LogRequest:
     """The inverse of `encode_request`. Raises ValueError on damage; `limit` is cut to what a reply may hold."""
     try:
         request = _request_decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"not a log request: {error}") from error
-    if request.stream not in STREAMS or min(request.offset, request.limit, request.tail_bytes, request.replica) < 0:
-        raise ValueError("not a log request: a number is negative or the stream unknown")
+    numbers = (request.offset, request.limit, request.tail_bytes, request.replica)
+    if request.stream not in STREAMS or min(numbers) < 0 or max(numbers) > OFFSET_MAX:
+        raise ValueError("not a log request: a number is negative or too large, or the stream unknown")
     return msgspec.structs.replace(request, limit=min(request.limit, PIECE_BYTES_MAX))
 
 
