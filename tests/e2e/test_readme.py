@@ -24,7 +24,8 @@ def shown() -> Iterator[tuple[str, list[str]]]:
         text = page.read_text()
         fenced = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
         indented = "\n".join(line for line in text.splitlines() if line.startswith("    "))
-        for match in COMMAND.finditer(f"{fenced}\n{indented}"):
+        whole = re.sub(r"\\\n\s*", "", f"{fenced}\n{indented}")  # a backslash goes on in the next line
+        for match in COMMAND.finditer(whole):
             yield page.name, shlex.split(match.group(0), comments=True)
 
 

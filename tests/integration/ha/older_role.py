@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tenure.events.catalogue import KINDS
 from tenure.events.fact import Fact
 from tenure.events.leading import LeadTaken
 from tenure.log import codec
@@ -60,8 +59,6 @@ async def serve(service: Service) -> None:
 def main(arguments: Sequence[str]) -> int:
     """As `python -m services`."""
     role = arguments[0]
-    for name in [name for name, kind in KINDS.items() if issubclass(kind, LeadTaken)]:
-        del KINDS[name]  # its catalogue ends before them
     codec.encode = encode  # type: ignore[assignment]
     return run_service(argument_parser(role, "An older version."), role, arguments[1:], serve)
 

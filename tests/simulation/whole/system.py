@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
+from services.gateway.identity.asking import Asking, Identity, asking
 from services.gateway.refusals import Away, Full
 from simulator.world import CLUSTER
 from tenure.domain.host import HostState
 from tenure.domain.ids import FactId, HostId, JobId, UserName
 from tenure.domain.refusal import Refusal
+from tenure.domain.rights import Caller
 from tenure.domain.tree import BudgetTree
 from tenure.domain.tree_check import check_tree
 from tenure.events.budgets import BudgetTreeChanged, JobRejected
@@ -146,6 +148,7 @@ class System:
         await self._until(job.at_s)
 
         async def submit() -> None:
+            asking.set(Asking(identity=Identity(caller=Caller(user=job.spec.user), how="simulated", address="client")))
             (given,) = await self.gateway.intake.submit([job.spec], key=job.key)
             self.acknowledged[job.key] = given
 
@@ -173,12 +176,12 @@ class System:
     async def _ask(self, request: Callable[[], Awaitable[None]]) -> None:
         while True:
             if self.gateway.answers:
-                asking: asyncio.Task[None] = asyncio.ensure_future(request())  # type: ignore[assignment]
-                self.gateway.work.add(asking)
-                await asyncio.wait({asking})
-                self.gateway.work.discard(asking)
-                if not asking.cancelled():
-                    error = asking.exception()
+                request_under_way: asyncio.Task[None] = asyncio.ensure_future(request())  # type: ignore[assignment]
+                self.gateway.work.add(request_under_way)
+                await asyncio.wait({request_under_way})
+                self.gateway.work.discard(request_under_way)
+                if not request_under_way.cancelled():
+                    error = request_under_way.exception()
                     if error is None:
                         return
                     if not isinstance(error, Away | Full | Conflict):
