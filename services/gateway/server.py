@@ -22,9 +22,9 @@ from services.gateway.identity.sources import listen_on, sources_of
 from services.gateway.jobs import Jobs
 from services.gateway.output import Output
 from services.gateway.whoami import Identity
+from tenure.domain.loopback import is_loopback
 from tenure.domain.refusal import Refusal
 from tenure.runtime.identity_options import IdentityOptions, check_reach
-from tenure.runtime.loopback import is_loopback
 from tenure.v1 import (
     budgets_pb2,
     budgets_pb2_grpc,

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenure.domain.ids import UserName
+from tenure.domain.loopback import is_loopback
 from tenure.domain.rights import Role
 from tenure.domain.units import HOUR
 from tenure.runtime.data_dir import DataDir, Endpoint, default_root, recent_roots
 from tenure.runtime.local_tokens import key_file, load_key
-from tenure.runtime.loopback import is_loopback
 from tenure.runtime.processes import is_alive
 from tenure.sdk.errors import ServerUnreachable
 

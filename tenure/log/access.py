@@ -4,7 +4,6 @@ Off this machine the connection is encrypted and the server shows a certificate,
 aloud that it need not. Keys come from files: what stands in an address or on a command line, everybody can read.
 """
 
-import ipaddress
 import ssl
 import stat
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from tenure.domain.loopback import is_loopback
 from tenure.domain.refusal import Refusal
 
 TLS_SCHEME = "tls"
@@ -125,14 +125,6 @@ async def open_client(access: Access, **options: Any) -> Client:
 def inbox_of(client: str) -> str:
     """The first word of the subjects on which a client hears answers: no name is the beginning of another's."""
     return f"_INBOX_{client.replace('.', '/')}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the name or number means this machine, without asking anybody."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def check_secret(path: Path) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tenure.domain.loopback import is_loopback
 from tenure.domain.nearest import did_you_mean, listed, shown, unknown_key
 from tenure.domain.refusal import Refusal
 from tenure.domain.rights import GROUP, Caller, Role
 from tenure.domain.units import SECOND, Millis, parse_duration
-from tenure.runtime.loopback import is_loopback
 from tenure.runtime.options import IDENTITY, load_section
 
 VARIABLES = "TENURE_IDENTITY_"

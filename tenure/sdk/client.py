@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from tenure.runtime.loopback import is_loopback
+from tenure.domain.loopback import is_loopback
 from tenure.sdk.credentials import Credentials
 from tenure.sdk.errors import ServerError, ServerRefused, ServerUnreachable
 from tenure.v1 import jobs_pb2

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tenure.domain.loopback import is_loopback
 from tenure.domain.refusal import Refusal
 from tenure.runtime.local_tokens import read_secret
-from tenure.runtime.loopback import is_loopback
 
 _YES, _NO = ("yes", "true", "1"), ("no", "false", "0", "")
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import jwt
 
 from services.gateway.refusals import Away, Unauthenticated
-from tenure.runtime.loopback import is_loopback
+from tenure.domain.loopback import is_loopback
 
 logger = logging.getLogger(__name__)
 

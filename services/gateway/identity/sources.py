@@ -11,9 +11,9 @@ from services.gateway.identity.local import LocalTokens
 from services.gateway.identity.oidc import OidcTokens
 from services.gateway.identity.os_users import OsUsers
 from services.gateway.identity.source import Source
+from tenure.domain.loopback import is_loopback
 from tenure.domain.refusal import Refusal
 from tenure.runtime.identity_options import IdentityOptions
-from tenure.runtime.loopback import is_loopback
 
 ROOT_UID = 0
 

@@ -18,14 +18,6 @@ HOSTS = ("--hosts", "1x4")
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path / "nats")
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
 def pairs(server: NatsServer, tmp_path: Path) -> Iterator[Pairs]:
     pairs = Pairs(tmp_path, lambda _: Access(url=server.url))
     try:

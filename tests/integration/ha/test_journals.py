@@ -25,14 +25,6 @@ PART = 150
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path / "nats")
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
 def pairs(server: NatsServer, clickhouse: Server, client: Client, tmp_path: Path) -> Iterator[Pairs]:
     more = ["--clickhouse", clickhouse.url]
     if clickhouse.token_file is not None:

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import nats
 import pytest
@@ -30,14 +29,6 @@ from tests.contract.test_loop import ANSWERER, Asked, answered
 
 TIME_LIMIT_S = 60.0
 TWIN = replace(ANSWERER, reads=(JobCancelRequested, RunStopRequested, PlacerLeadTaken), lead=PlacerLeadTaken)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path / "nats")
-    server.start()
-    yield server
-    server.stop()
 
 
 class HeldLog(JetStreamLog):

@@ -21,14 +21,6 @@ LEADS = {"budget": BudgetLeadTaken, "ranker": RankerLeadTaken, "placer": PlacerL
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path / "nats")
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
 def pairs(server: NatsServer, tmp_path: Path) -> Iterator[Pairs]:
     pairs = Pairs(tmp_path, lambda _: Access(url=server.url))
     try:
