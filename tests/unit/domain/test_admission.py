@@ -1,4 +1,4 @@
-"""Admission: each field's refusal with its name and fix, and whether a gang could ever fit."""
+"""Admission: each field's refusal with its name and fix, and whether a gang could ever fit. No number overflows (S48)."""
 
 import dataclasses
 import time
