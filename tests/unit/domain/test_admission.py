@@ -1,4 +1,4 @@
-"""Admission: each field's refusal with its name and fix, and whether a gang could ever fit. No number overflows (S48)."""
+"""Admission: each field's refusal with its name and fix, and whether a gang could ever fit. S48, too."""
 
 import dataclasses
 import time
