@@ -70,6 +70,7 @@ class Limits:
             self._written.append((written(), user, jobs))
 
     def _check_queue(self, state: State, user: UserName, jobs: int) -> None:
+        """A batch that is being written may count for one more than it has: its first job is folded before the rest."""
         while self._written and self._written[0][0] <= state.position:
             _, known, seen = self._written.popleft()
             self._unseen[known] -= seen
