@@ -97,11 +97,8 @@ class Judge:
         found = evidence.doubt(host, policy=self.silence.policy)
         if found is None:
             return None
-        limit = self._frozen(host) or self.radius.refuses(host.spec)
-        if limit is not None:
-            return self._held_back(host, found, limit)
-        self.radius.taken.append(host.spec)
-        return Verdict(state=HostState.SUSPECT, why=_why("P9", found.reason, found.numbers), cause=found.cause)
+        doubted = Verdict(state=HostState.SUSPECT, why=_why("P9", found.reason, found.numbers), cause=found.cause)
+        return self._within_limits(host, found, doubted)
 
     def _undoubted(self, host: Host) -> Verdict | None:
         if evidence.doubt(host, policy=self.silence.policy) is not None:
@@ -124,18 +121,23 @@ class Judge:
         found = evidence.weigh(host, self.core, self.now, policy=self.silence.policy)
         if found is None:
             return None
-        limit = self._frozen(host) or self.radius.refuses(host.spec)
-        if limit is not None:
-            return self._held_back(host, found, limit)
-        self.radius.taken.append(host.spec)
         numbers = {**found.numbers, "runs": len(host.runs), "fatal": found.fatal}
-        return Verdict(
+        draining = Verdict(
             state=HostState.DRAINING,
             why=_why("P9", found.reason, numbers),
             cause=found.cause,
             fatal=found.fatal,
             automatic=True,
         )
+        return self._within_limits(host, found, draining)
+
+    def _within_limits(self, host: Host, found: evidence.Evidence, verdict: Verdict) -> Verdict | None:
+        """The verdict, if automation may take one more host; else why it was held back."""
+        limit = self._frozen(host) or self.radius.refuses(host.spec)
+        if limit is not None:
+            return self._held_back(host, found, limit)
+        self.radius.taken.append(host.spec)
+        return verdict
 
     def _held_back(self, host: Host, found: evidence.Evidence, limit: Mapping[str, Number]) -> Verdict | None:
         """It stays as it is for want of room; of one in service that is said once."""
