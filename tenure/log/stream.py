@@ -1,5 +1,6 @@
 """The stream behind a cluster's log: made once by whoever comes first, the same for all who come later."""
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ GIB = 1 << 30
 BYTES_MAX, BYTES_MIN = 64 * GIB, 1 << 26
 """A log without a limit of its own takes the first power of two, from the larger down, that its server has room for."""
 ANSWER_S = 5.0
+LOOKS, LOOK_AGAIN_S = 5, 0.2
+"""The server reserves the room of a stream shortly before it can be found."""
 
 NOT_FOUND, NAME_TAKEN, NO_ROOM, NO_PEERS = 10059, 10058, 10047, 10005
 NO_MESSAGE = 10037
@@ -108,11 +111,25 @@ async def _create(link: Link, subjects: Subjects, sizing: Sizing) -> StreamState
             if refused.code != NO_ROOM and not (refused.code == NO_PEERS and "storage" in refused.description):
                 raise
             if sizing.max_bytes is not None or max_bytes // 2 < BYTES_MIN:
+                if (made_meanwhile := await _look_again(link, subjects)) is not None:
+                    return made_meanwhile
                 raise Unavailable(
                     f"the server at {link.access.shown} has no room for a log of {max_bytes >> 20} MiB: "
                     "free disk space or lower the log's size"
                 ) from refused
             max_bytes //= 2
+
+
+async def _look_again(link: Link, subjects: Subjects) -> StreamState | None:
+    """The stream, if another process made it meanwhile: the room it reserved is refused to us before its name is."""
+    for _ in range(LOOKS):
+        try:
+            return await read_state(link, subjects)
+        except Refused as refused:
+            if refused.code != NOT_FOUND:
+                raise
+        await asyncio.sleep(LOOK_AGAIN_S)
+    return None
 
 
 def _config(subjects: Subjects, *, max_bytes: int, replicas: int, identity: str) -> dict[str, Any]:

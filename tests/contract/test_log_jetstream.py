@@ -4,9 +4,11 @@ import asyncio
 import itertools
 import json
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import nats
@@ -22,6 +24,7 @@ from tenure.events.reports import CheckpointReported, Heartbeat
 from tenure.log.feed import AHEAD_MAX
 from tenure.log.jetstream import JetStreamLog
 from tenure.log.port import Appended, Expect, FactTooLarge, LogFull, Unavailable
+from tenure.log.subjects import Subjects
 from tenure.runtime.nats_server import NatsServer
 from tests.contract.breaking_proxy import BreakingProxy
 from tests.contract.conftest import JetStreamUnderTest
@@ -408,6 +411,27 @@ def test_ten_roles_that_start_at_once_share_one_log(jetstream_under_test: JetStr
         await asyncio.gather(*(opened.close() for opened in logs))
 
     jetstream_under_test.run(scenario)
+
+
+def test_ten_roles_that_start_at_once_find_the_log_that_took_all_the_room(
+    own_nats_server: NatsServer, tmp_path: Path
+) -> None:
+    more_than_half = int(shutil.disk_usage(tmp_path).free * 3 / 4 * 0.6)  # the server keeps a quarter back
+
+    async def scenario() -> None:
+        for turn in range(10):
+            logs = await asyncio.gather(
+                *(
+                    JetStreamLog.connect(own_nats_server.url, cluster=f"fresh{turn}", max_bytes=more_than_half)
+                    for _ in range(10)
+                )
+            )
+            assert len({await opened.identity() for opened in logs}) == 1
+            await asyncio.gather(*(opened.close() for opened in logs))
+            async with bare_client(own_nats_server) as client:
+                await ask(client, f"STREAM.DELETE.{Subjects(f'fresh{turn}').stream}")
+
+    asyncio.run(scenario())
 
 
 def test_logs_of_two_clusters_are_apart(nats_server: NatsServer) -> None:
