@@ -158,8 +158,8 @@ def number_text(value: Number) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def from_host(entry: HostEntry, state: State, *, now: Millis) -> hosts_pb2.Host:
-    """The host as it is now."""
+def from_host(entry: HostEntry, state: State, *, now: Millis, seen: Mapping[HostId, Millis]) -> hosts_pb2.Host:
+    """The host as it is now. `seen`: when hosts were heard last, as far as is known beside their states."""
     empty_at, waits_for = emptied_at(state, entry, now=now) or (0, "")
     spec = entry.spec
     return hosts_pb2.Host(
@@ -170,7 +170,7 @@ def from_host(entry: HostEntry, state: State, *, now: Millis) -> hosts_pb2.Host:
         gpus=spec.gpus,
         gpus_held=entry.held,
         state=entry.state,
-        last_seen_ms=entry.last_seen,
+        last_seen_ms=max(entry.last_seen, seen.get(spec.host, 0)),
         runs=sorted(entry.runs),
         comment=entry.comment,
         empty_at_ms=empty_at,

@@ -44,7 +44,6 @@ from tenure.events.placing import (
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import (
     CheckpointReported,
-    Heartbeat,
     HostRegistered,
     HostSignal,
     ReplicasExited,
@@ -283,13 +282,6 @@ def _host_registered(state: State, fact: HostRegistered) -> None:
         state.changed[spec.host] = None
 
 
-def _heartbeat(state: State, fact: Heartbeat) -> None:
-    for beat in fact.hosts:
-        entry = state.hosts.get(beat.host)
-        if entry is not None and fact.at > entry.last_seen:
-            entry.last_seen = fact.at
-
-
 def _host_signal(state: State, fact: HostSignal) -> None:
     entry = state.hosts.get(fact.host)
     if entry is not None:
@@ -361,7 +353,6 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
     RunStopRequested: _run_stopping,
     RankingPublished: _ranking_published,
     CheckpointReported: _report_of_run,
-    Heartbeat: _heartbeat,
     HostRegistered: _host_registered,
     HostSignal: _host_signal,
     ReplicasExited: _report_of_run,

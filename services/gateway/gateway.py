@@ -11,6 +11,7 @@ from services.gateway.identity.asking import acting_as, who
 from services.gateway.order import Order
 from services.gateway.progress import Progress
 from services.gateway.refusals import Away, Full
+from services.gateway.sightings import Sightings
 from services.gateway.state import State
 from tenure.domain.ids import LOG_START, FactId, JobId, Position
 from tenure.domain.job_id import MAKERS, JobIdMaker, is_job_id
@@ -39,6 +40,7 @@ class Gateway:
     ) -> None:
         """`progress` is told by the loop's hands how far the fold has come."""
         self.policy, self.cluster, self.progress = policy, cluster, progress
+        self.sightings = Sightings(log)
         self.job_ids = JobIdMaker(maker=int.from_bytes(os.urandom(4)) % MAKERS)
         self._loop, self._log, self._clock = loop, log, clock
         self._written: Position = LOG_START

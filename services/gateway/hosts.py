@@ -38,10 +38,12 @@ class Hosts(hosts_pb2_grpc.HostsServicer):
     async def List(self, request: hosts_pb2.ListHostsRequest, context: Context) -> hosts_pb2.ListHostsResponse:
         """The hosts in these states, in order of name."""
         states = to_host_states(request.states)
-        state, now = await self._gateway.read(), self._gateway.now()
+        state, now, seen = await self._gateway.read(), self._gateway.now(), self._gateway.sightings.at
         wanted = (state.hosts[name] for name in sorted(state.hosts))
         return hosts_pb2.ListHostsResponse(
-            hosts=[from_host(entry, state, now=now) for entry in wanted if not states or entry.state in states]
+            hosts=[
+                from_host(entry, state, now=now, seen=seen) for entry in wanted if not states or entry.state in states
+            ]
         )
 
     @answering
@@ -114,4 +116,4 @@ class Hosts(hosts_pb2_grpc.HostsServicer):
                         await changed.wait()
             except TimeoutError:
                 pass  # health is slow or away: the host is shown as it is
-        return from_host(entry, state, now=gateway.now())
+        return from_host(entry, state, now=gateway.now(), seen=gateway.sightings.at)

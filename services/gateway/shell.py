@@ -47,6 +47,7 @@ async def serve(service: Service) -> None:
         progress, connection = Progress(), service.connection
         loop = await make_loop(service, ROLE, log, perform=progress.perform)
         gateway = Gateway(loop, log, WallClock(), progress, cluster=connection.cluster, policy=service.policy)
+        sightings = asyncio.create_task(gateway.sightings.run())
 
         async def connect() -> Requester:
             return await connect_agents(connection.log)
@@ -61,6 +62,7 @@ async def serve(service: Service) -> None:
         finally:
             progress.stop()
             announcing.cancel()
+            sightings.cancel()
             await server.stop()
             await asyncio.gather(checking, measuring)
     finally:

@@ -24,6 +24,8 @@ from tenure.runtime.role import Decision, Role
 
 FACTS_MAX = ATOMIC_MAX - 4
 """A decision stays below one atomic append; what does not fit is said by the next one, which follows at once."""
+REST_S = 0.1
+"""How long facts may gather before the role reads them: nobody waits for a verdict by the millisecond."""
 NO_PLUG = Plug()
 _OUT_OF_SERVICE = (HostState.DRAINING, HostState.DRAINED, HostState.LOST)
 
@@ -127,4 +129,5 @@ def role(policy: Policy, *, started_at: Millis = 0, plug: Plug = NO_PLUG) -> Rol
         dump=dump,
         load=load,
         lead=HealthLeadTaken,
+        rest_s=REST_S,
     )

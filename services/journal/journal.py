@@ -23,13 +23,16 @@ from tenure.domain.ids import LOG_START, Position
 from tenure.domain.refusal import Refusal
 from tenure.events.catalogue import KINDS
 from tenure.events.fact import Recorded
+from tenure.events.reports import Heartbeat
 from tenure.log.port import BeyondEnd, Feed, Log, Unavailable
 from tenure.runtime.leadership import Leadership
 
 logger = logging.getLogger(__name__)
 
-COLLECT_S = 0.2
-"""A batch that is not full is written so long after its first fact came."""
+REST_S = 0.2
+"""Facts gather in the log for up to so long; a batch is what has gathered, unless that is full."""
+UNHURRIED_S = 1.0
+"""A batch of nothing but heartbeats waits so long for more: nobody asks to the fifth of a second what hosts hold."""
 RETRY_FIRST_S, RETRY_LONGEST_S = 0.1, 5.0
 PROGRESS_EVERY_S = 1.0
 WRITE_WITHIN_S = 60.0
@@ -105,7 +108,7 @@ class Journal:
         writer = Writer(await asyncio.to_thread(self._connect))
         identity, until = await self._log.identity(), await self._may_write_until()
         self.position = await asyncio.to_thread(writer.resume, identity, until=until)
-        feed = await self._log.follow(tuple(KINDS.values()), after=self.position)
+        feed = await self._log.follow(tuple(KINDS.values()), after=self.position, rest_s=REST_S)
         logger.info("%swriting on after position %d", "all is well again, " if self._trouble else "", self.position)
         self._trouble = ""
         self._waiting.clear()
@@ -122,21 +125,22 @@ class Journal:
             await feed.close()
 
     async def _collect(self, feed: Feed, stop: asyncio.Event) -> Batch | None:
-        """The next batch: full, or as far as it came in `COLLECT_S`, or cut off by a month; None after a while."""
+        """The next batch: full, or what gathered, or cut off by a month; None after a while."""
         batch: Batch | None = None
-        ends = time.monotonic() + PROGRESS_EVERY_S
+        ends, hurried = time.monotonic() + PROGRESS_EVERY_S, False
         while True:
             while self._waiting:
                 if batch is None:
                     batch = begin(self._waiting[0])
-                    ends = time.monotonic() + COLLECT_S
+                    ends = time.monotonic() + UNHURRIED_S
                 elif batch.takes(self._waiting[0]):
                     batch.add(self._waiting[0])
                 else:
                     return batch
-                self._waiting.popleft()
+                if not isinstance(self._waiting.popleft().fact, Heartbeat):
+                    hurried = True
             rest = ends - time.monotonic()
-            if rest <= 0 or stop.is_set() or (batch is not None and batch.is_full):
+            if rest <= 0 or hurried or stop.is_set() or (batch is not None and batch.is_full):
                 return batch
             self._waiting.extend(await _next(feed, rest, stop))
 

@@ -2,6 +2,9 @@
 
     consumer --pull, one request at a time--> _hear -> ahead (bounded) -> next
 
+A request waits at the server for facts to come. A feed that rests asks instead for what there is, and again after its
+rest: 200 facts a second that come one by one cost 50 times what they cost in parcels.
+
 The server numbers what it sends to a consumer. A number out of order, a silence longer than its heartbeats, a refused
 request or a broken connection all end the same way: a new consumer, beginning after the last fact that was heard. So
 each fact is given once, in order, across restarts of the server.
@@ -47,7 +50,7 @@ SILENT_CHECKS_MAX = 2
 """Checks in a row without a sign of life before a consumer is given up: one may be our own process being busy."""
 FORGOTTEN_AFTER_S = 300
 """When the server drops a consumer that asks for nothing: its reader was killed, or is very slow."""
-RETRY_S = 0.1
+RETRY_S, HURRY_S = 0.1, 0.005
 RECOVERY_S = 30.0
 """How long a stream whose server restarted may seem shorter than what we heard of it (a new leader catching up)."""
 LETTERS_WAITING_MAX = 100
@@ -56,7 +59,9 @@ KEEP_PATIENCE_S, LAST_LETTERS_S = 10.0, 2.0
 ACK = "$JS.ACK."
 """Where the answer to something out of the stream would go: status messages have no such thing."""
 
-BEAT, TIME_UP, ENDED = "100", "408", "409"
+BEAT, ENDED = "100", "409"
+NOTHING_MORE = ("408", "404")
+"""Time is up, or there is nothing now."""
 BYTES_REACHED = "Message Size Exceeds MaxBytes"
 
 
@@ -85,6 +90,7 @@ class JetStreamFeed:
         identity: str,
         after: Position,
         condemned: frozenset[Position] | None = None,
+        rest_s: float = 0.0,
     ) -> None:
         """Use `JetStreamLog.follow`. `condemned`: what the reader knew of when it came to be at `after`."""
         self.quarantined, self.newer = 0, 0
@@ -102,6 +108,9 @@ class JetStreamFeed:
         self._failure: Unavailable | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._consumer: _Consumer | None = None
+        self._rest_s, self._hurry = rest_s, after
+        self._resting: asyncio.TimerHandle | None = None
+        self._asking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Begin to follow. Raises `BeyondEnd`, `Unavailable`; `Lost` and `Refused` when it may be tried again."""
@@ -133,10 +142,18 @@ class JetStreamFeed:
         self._given = self._heard
         return facts
 
+    def hasten(self, position: Position) -> None:
+        """See `Feed.hasten`."""
+        self._hurry = max(self._hurry, position)
+        if self._heard < self._hurry and self._resting is not None:
+            self._rested()
+
     async def close(self) -> None:
         """See `Feed.close`."""
         if self._keeper is None:
             return
+        if self._resting is not None:
+            self._resting.cancel()
         self._keeper.cancel()
         self._keeper = None
         self._link.on_change.remove(self._doubt.set)
@@ -230,20 +247,31 @@ class JetStreamFeed:
     async def _pull(self, *, room: int) -> None:
         """Ask for up to `room` more facts, unless a request is under way or the room is too small to bother."""
         consumer = self._consumer
-        if consumer is None or not consumer.name or consumer.asked > 0 or room < AHEAD_MAX // 2:
+        if consumer is None or not consumer.name or consumer.asked > 0 or room < AHEAD_MAX // 2 or self._resting:
             return
         consumer.asked, consumer.request = room, consumer.request + 1
+        waits = {"expires": PULL_EXPIRES_S * SECOND_NS, "idle_heartbeat": BEAT_S * SECOND_NS}
         request = {
             "batch": room,
             "max_bytes": max(PULL_BYTES, 2 * self._link.payload_max),
-            "expires": PULL_EXPIRES_S * SECOND_NS,
-            "idle_heartbeat": BEAT_S * SECOND_NS,
+            **({"no_wait": True} if self._rest_s else waits),
         }
         subject = f"{API}.CONSUMER.MSG.NEXT.{self._subjects.stream}.{consumer.name}"
         try:
             await self._link.say(subject, json.dumps(request).encode(), reply=f"{consumer.inbox}.{consumer.request}")
         except Lost:
             self._doubt.set()
+
+    def _rest(self) -> None:
+        """Ask again after a while, or at once if somebody waits for what is to come."""
+        rest_s = self._rest_s if self._heard >= self._hurry else HURRY_S
+        self._resting = asyncio.get_running_loop().call_later(rest_s, self._rested)
+
+    def _rested(self) -> None:
+        if self._resting is not None:
+            self._resting.cancel()
+        self._resting = None
+        self._asking = asyncio.create_task(self._pull(room=AHEAD_MAX - len(self._ahead)))
 
     async def _hear(self, inbox: str, message: Msg) -> None:
         """Take in one message of the consumer with this inbox."""
@@ -273,8 +301,10 @@ class JetStreamFeed:
             return
         if message.subject != f"{consumer.inbox}.{consumer.request}":
             return  # about an earlier request
-        if status == TIME_UP or (status == ENDED and said == BYTES_REACHED):
+        if status in NOTHING_MORE or (status == ENDED and said == BYTES_REACHED):
             consumer.asked = 0
+            if self._rest_s and status in NOTHING_MORE:
+                self._rest()
             await self._pull(room=AHEAD_MAX - len(self._ahead))
             return
         logger.debug("the consumer ended: %s %s", status, said)

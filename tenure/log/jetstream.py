@@ -149,13 +149,20 @@ class JetStreamLog:
             await feed.close()
         return facts
 
-    async def follow(self, kinds: Sequence[Kind], *, after: Position) -> JetStreamFeed:
+    async def follow(self, kinds: Sequence[Kind], *, after: Position, rest_s: float = 0.0) -> JetStreamFeed:
         """See `Log.follow`."""
         if self._reading is None or (self._reading.done() and self._reading.exception() is not None):
             self._reading = asyncio.create_task(Link.open(self._access, patience_s=self._patience_s))
         link = await asyncio.shield(self._reading)
         feed = JetStreamFeed(
-            link, self._subjects, kinds, dead=self.dead, identity=self._identity, after=after, condemned=self._condemned
+            link,
+            self._subjects,
+            kinds,
+            dead=self.dead,
+            identity=self._identity,
+            after=after,
+            condemned=self._condemned,
+            rest_s=rest_s,
         )
         await link.patiently(feed.open, what="following the log", patience_s=self._patience_s)
         self._feeds.add(feed)

@@ -88,7 +88,7 @@ class MemoryLog:
         check_ids(facts)
         return self.append_now(facts, expect=expect)
 
-    async def follow(self, kinds: Sequence[Kind], *, after: Position) -> "MemoryFeed":
+    async def follow(self, kinds: Sequence[Kind], *, after: Position, rest_s: float = 0.0) -> "MemoryFeed":  # noqa: ARG002
         """See `Log.follow`."""
         if after > len(self.recorded):
             raise BeyondEnd(f"the log ends at {len(self.recorded)}, before {after}")
@@ -158,6 +158,9 @@ class MemoryFeed:
         kept = [r for r in fresh if r.position not in condemned]
         self.quarantined += len(fresh) - len(kept)
         return kept
+
+    def hasten(self, position: Position) -> None:
+        """See `Feed.hasten`: it never rests."""
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -82,6 +82,9 @@ class Feed(Protocol):
         `Unavailable` only when the feed cannot be continued, `Condemned` when what it gave must be folded anew.
         """
 
+    def hasten(self, position: Position) -> None:
+        """Do not rest before the fact at `position` has come: somebody waits for it."""
+
     async def close(self) -> None:
         """Stop following."""
 
@@ -100,9 +103,11 @@ class Log(Protocol):
         Raises `Conflict`, `Unavailable`, `LogFull`, `FactTooLarge`, and ValueError for an unusable id.
         """
 
-    async def follow(self, kinds: Sequence[Kind], *, after: Position) -> Feed:
+    async def follow(self, kinds: Sequence[Kind], *, after: Position, rest_s: float = 0.0) -> Feed:
         """All facts of these kinds after a position: first those recorded, then those to come.
 
+        Those to come are given as they come, or, with `rest_s`, gathered for up to so long: a reader that need not know
+        at once saves most of what reading costs. Log adapters on one machine's memory may give them sooner.
         Raises `BeyondEnd` if the log does not reach `after`, `Unavailable` if it cannot be asked.
         """
 

@@ -134,7 +134,7 @@ class Loop(Generic[S]):
         await self._restore()
         if self.on_restored is not None:
             await self.on_restored(self.state)
-        feed = await self._log.follow(self.role.reads, after=self.state.position)
+        feed = await self._log.follow(self.role.reads, after=self.state.position, rest_s=self.role.rest_s)
         stopped = asyncio.create_task(stop.wait())
         stopped.add_done_callback(lambda _: self.poke())
         try:
@@ -310,6 +310,7 @@ class Loop(Generic[S]):
 
     async def _fold_until(self, feed: Feed, position: Position) -> None:
         """Fold until the fact at `position` is folded, or was skipped because it cannot be read."""
+        feed.hasten(position)
         while self.state.position < position:
             has_read = self._pending is not None and self._pending.done()
             if feed.passed >= position and not has_read:

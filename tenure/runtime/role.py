@@ -45,7 +45,8 @@ class Role(Generic[S]):
     meaning (it may keep scratch indexes). `guard` is the lane whose facts the role's appends are conditional on; the
     role must read every kind in it. A role reads all kinds that it writes, or none of them.
     `lead` is what its leader writes where several processes of it run: a fact of the guarded lane, that the role reads.
-    `dump` and `load` are exact inverses; `load` raises ValueError on damage.
+    `dump` and `load` are exact inverses; `load` raises ValueError on damage. `rest_s`: how long facts may gather before
+    it reads them (`Log.follow`); 0 for a role that somebody waits for.
     """
 
     name: str
@@ -57,3 +58,4 @@ class Role(Generic[S]):
     dump: Callable[[S], bytes]
     load: Callable[[bytes], S]
     lead: type[LeadTaken] | None = None
+    rest_s: float = 0.0

@@ -146,6 +146,7 @@ async def running(
     await server.start(gateway, history_of(log), Output(progress, cluster="test", connect=connect))
     folding = asyncio.create_task(loop.run(stop))
     checking = asyncio.create_task(server.watch_health(gateway))
+    sightings = asyncio.create_task(gateway.sightings.run())
     options = (("grpc.max_send_message_length", REQUEST_BYTES_MAX), ("grpc.max_receive_message_length", -1))
     try:
         await asyncio.wait_for(loop.caught_up.wait(), 10)
@@ -162,6 +163,7 @@ async def running(
             )
     finally:
         progress.stop()
+        sightings.cancel()
         stop.set()
         await folding
         await server.stop()

@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tenure.domain.host import HostState
-from tenure.domain.ids import HostId, JobId, Position
+from tenure.domain.ids import FactId, HostId, JobId, Position
 from tenure.domain.reasons import EndCause, JobState, Reason, Why
 from tenure.domain.severity import Severity
 from tenure.events.budgets import JobAdmitted, RunCharged
@@ -26,7 +26,7 @@ from tenure.events.placing import (
     RunStarted,
 )
 from tenure.events.ranking import RankingPublished, Standing
-from tenure.events.reports import HealthSignal, HostSignal
+from tenure.events.reports import HealthSignal, Heartbeat, HostBeat, HostSignal
 from tenure.runtime.log_stream import LogPiece, decode_request, encode_piece, encode_trouble
 from tenure.runtime.nats_server import NatsServer
 from tenure.v1 import budgets_pb2, hosts_pb2, jobs_pb2
@@ -384,6 +384,23 @@ def test_a_draining_host_says_when_it_will_be_empty_and_what_it_waits_for(log_un
         assert [h.host for h in everything.hosts] == ["h000", "h001", "h002", "h003"]
         assert everything.hosts[0].empty_at_ms == 0
         await refused(rig.hosts.List(hosts_pb2.ListHostsRequest(states=["up"])), "INVALID_ARGUMENT", "states")
+
+    play(log_under_test, scenario)
+
+
+def test_a_host_is_listed_with_its_last_heartbeat(log_under_test: LogUnderTest) -> None:
+    async def scenario(rig: Rig) -> None:
+        at = rig.gateway.now() + 5_000
+        for beat in (at, at - 1_000):
+            fact = Heartbeat(at=beat, agent="a0", hosts=(HostBeat(host=HostId("h001"), gpus=8),))
+            await rig.log.append([msgspec.structs.replace(fact, id=FactId(f"beat-{beat}"), cluster="test")])
+        async with asyncio.timeout(10):
+            while True:
+                hosts = (await rig.hosts.List(hosts_pb2.ListHostsRequest())).hosts
+                if hosts[1].last_seen_ms == at:
+                    break
+                await asyncio.sleep(0.05)
+        assert all(host.last_seen_ms < at for host in hosts if host.host != "h001")
 
     play(log_under_test, scenario)
 

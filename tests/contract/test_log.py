@@ -290,11 +290,12 @@ def test_a_long_conditional_append_guards_every_part(log_under_test: LogUnderTes
 # --- following -----------------------------------------------------------------------------------------------------
 
 
-def test_a_feed_begins_after_the_position_it_is_given(log_under_test: LogUnderTest) -> None:
+@pytest.mark.parametrize("rest_s", [0.0, 0.02])
+def test_a_feed_begins_after_the_position_it_is_given(log_under_test: LogUnderTest, rest_s: float) -> None:
     async def scenario(log: Log) -> None:
         await log.append([intake(number) for number in range(1, 11)])
         for after in (0, 1, 5, 9):
-            feed = await log.follow(ALL_KINDS, after=Position(after))
+            feed = await log.follow(ALL_KINDS, after=Position(after), rest_s=rest_s)
             assert feed.passed == after
             assert positions(await read(feed, 10 - after)) == list(range(after + 1, 11))
             assert feed.passed == 10
@@ -329,9 +330,10 @@ def test_a_feed_that_is_up_to_date_waits_its_time_and_gives_nothing(log_under_te
     log_under_test.run(scenario)
 
 
-def test_facts_of_other_kinds_do_not_prolong_the_wait(log_under_test: LogUnderTest) -> None:
+@pytest.mark.parametrize("rest_s", [0.0, 0.02])
+def test_facts_of_other_kinds_do_not_prolong_the_wait(log_under_test: LogUnderTest, rest_s: float) -> None:
     async def scenario(log: Log) -> None:
-        feed = await log.follow([JobSubmitted], after=LOG_START)
+        feed = await log.follow([JobSubmitted], after=LOG_START, rest_s=rest_s)
         clock = asyncio.get_running_loop().time
         waiting, began, number = asyncio.create_task(feed.next(0.3)), clock(), 0
         while not waiting.done():
@@ -344,9 +346,10 @@ def test_facts_of_other_kinds_do_not_prolong_the_wait(log_under_test: LogUnderTe
     log_under_test.run(scenario)
 
 
-def test_a_waiting_feed_gets_the_next_fact(log_under_test: LogUnderTest) -> None:
+@pytest.mark.parametrize("rest_s", [0.0, 0.02])
+def test_a_waiting_feed_gets_the_next_fact(log_under_test: LogUnderTest, rest_s: float) -> None:
     async def scenario(log: Log) -> None:
-        feed = await log.follow([JobCancelRequested], after=LOG_START)
+        feed = await log.follow([JobCancelRequested], after=LOG_START, rest_s=rest_s)
         for number in range(1, 6):
             waiting = asyncio.create_task(feed.next(None))
             await asyncio.sleep(0)
@@ -356,9 +359,10 @@ def test_a_waiting_feed_gets_the_next_fact(log_under_test: LogUnderTest) -> None
     log_under_test.run(scenario)
 
 
-def test_a_reader_that_is_cancelled_loses_nothing(log_under_test: LogUnderTest) -> None:
+@pytest.mark.parametrize("rest_s", [0.0, 0.02])
+def test_a_reader_that_is_cancelled_loses_nothing(log_under_test: LogUnderTest, rest_s: float) -> None:
     async def scenario(log: Log) -> None:
-        feed = await log.follow([JobCancelRequested], after=LOG_START)
+        feed = await log.follow([JobCancelRequested], after=LOG_START, rest_s=rest_s)
         facts: list[Recorded] = []
         for number in range(1, 41):
             reading = asyncio.create_task(feed.next(None))
@@ -374,12 +378,13 @@ def test_a_reader_that_is_cancelled_loses_nothing(log_under_test: LogUnderTest) 
     log_under_test.run(scenario)
 
 
-def test_feeds_follow_while_others_append(log_under_test: LogUnderTest) -> None:
+@pytest.mark.parametrize("rest_s", [0.0, 0.02])
+def test_feeds_follow_while_others_append(log_under_test: LogUnderTest, rest_s: float) -> None:
     async def scenario(log: Log) -> None:
         other = await log_under_test.connect()
         await log.append([intake(number, by="before") for number in range(300)])
-        everything = await log.follow(ALL_KINDS, after=LOG_START)
-        some = await other.follow([DrainCompleted], after=LOG_START)
+        everything = await log.follow(ALL_KINDS, after=LOG_START, rest_s=rest_s)
+        some = await other.follow([DrainCompleted], after=LOG_START, rest_s=rest_s)
 
         async def write(by: str) -> None:
             for number in range(60):

@@ -98,12 +98,13 @@ def test_what_was_acknowledged_under_load_survives_the_server(own_nats_server: N
     under_test.run(scenario)
 
 
-def test_a_feed_outlives_crashes_while_others_append(own_nats_server: NatsServer) -> None:
+@pytest.mark.parametrize("rest_s", [0.0, 0.02])
+def test_a_feed_outlives_crashes_while_others_append(own_nats_server: NatsServer, rest_s: float) -> None:
     under_test = JetStreamUnderTest(own_nats_server)
 
     async def scenario(log: JetStreamLog) -> None:
         writer = await under_test.connect()
-        feed = await log.follow([JobCancelRequested], after=LOG_START)
+        feed = await log.follow([JobCancelRequested], after=LOG_START, rest_s=rest_s)
         total = 6_000
         seen: list[Recorded] = []
 
@@ -195,7 +196,8 @@ def test_a_log_is_the_same_after_a_restart_of_everything(own_nats_server: NatsSe
 # --- broken connections --------------------------------------------------------------------------------------------
 
 
-def test_broken_connections_lose_and_double_nothing(nats_server: NatsServer) -> None:
+@pytest.mark.parametrize("rest_s", [0.0, 0.02])
+def test_broken_connections_lose_and_double_nothing(nats_server: NatsServer, rest_s: float) -> None:
     """Readers catch up and writers write while their connections are reset in the middle of it."""
     under_test = JetStreamUnderTest(nats_server)
 
@@ -203,7 +205,7 @@ def test_broken_connections_lose_and_double_nothing(nats_server: NatsServer) -> 
         await log.append([intake(number) for number in range(12_000)])
         proxy = BreakingProxy(nats_server.url)
         through = await JetStreamLog.connect(await proxy.start(), cluster=under_test.cluster)
-        feed = await through.follow([JobCancelRequested], after=LOG_START)
+        feed = await through.follow([JobCancelRequested], after=LOG_START, rest_s=rest_s)
         seen: list[Recorded] = []
         written = 0
 
@@ -266,10 +268,11 @@ def test_a_connection_that_the_server_ends_for_good_is_unavailable(own_nats_serv
     under_test.run(scenario)
 
 
-def test_a_feed_whose_consumer_vanished_goes_on(jetstream_under_test: JetStreamUnderTest) -> None:
+@pytest.mark.parametrize("rest_s", [0.0, 0.02])
+def test_a_feed_whose_consumer_vanished_goes_on(jetstream_under_test: JetStreamUnderTest, rest_s: float) -> None:
     async def scenario(log: JetStreamLog) -> None:
         await log.append([intake(1)])
-        feed = await log.follow([JobCancelRequested], after=LOG_START)
+        feed = await log.follow([JobCancelRequested], after=LOG_START, rest_s=rest_s)
         await read(feed, 1)
         async with bare_client(jetstream_under_test.server) as client:
             stream = f"tenure-{jetstream_under_test.cluster}"
@@ -277,6 +280,28 @@ def test_a_feed_whose_consumer_vanished_goes_on(jetstream_under_test: JetStreamU
                 await ask(client, f"CONSUMER.DELETE.{stream}.{name}")
         await log.append([intake(2)])
         assert positions(await read(feed, 1)) == [2]
+
+    jetstream_under_test.run(scenario)
+
+
+def test_a_resting_feed_gathers_what_comes_until_somebody_waits_for_it(
+    jetstream_under_test: JetStreamUnderTest,
+) -> None:
+    async def scenario(log: JetStreamLog) -> None:
+        await log.append([intake(1)])
+        feed = await log.follow([JobCancelRequested], after=LOG_START, rest_s=60)
+        assert positions(await read(feed, 1)) == [1]
+        assert not await feed.next(0.1)  # it has asked again, and rests
+        for number in range(2, 6):
+            await log.append([intake(number)])
+        assert not await feed.next(0.1)
+        feed.hasten(Position(5))
+        parcel = await feed.next(20)
+        assert positions(parcel) == [2, 3, 4, 5]
+        await log.append([intake(6)])
+        assert not await feed.next(0.1)
+        feed.hasten(Position(5))
+        assert not await feed.next(0.1)
 
     jetstream_under_test.run(scenario)
 

@@ -162,7 +162,7 @@ class SimulatedPort:
         road.die()
         await asyncio.get_running_loop().create_future()  # cancelled with the process
 
-    async def follow(self, kinds: Sequence[Kind], *, after: Position) -> "SimulatedFeed":
+    async def follow(self, kinds: Sequence[Kind], *, after: Position, rest_s: float = 0.0) -> "SimulatedFeed":
         """See `Log.follow`."""
         await self._road.reach()
         if after > len(self._log.recorded):
@@ -248,6 +248,9 @@ class SimulatedFeed:
         if fresh:
             self._passed = fresh[-1].position
         return fresh
+
+    def hasten(self, position: Position) -> None:
+        """See `Feed.hasten`: facts are late here anyway."""
 
     async def close(self) -> None:
         """See `Feed.close`."""
