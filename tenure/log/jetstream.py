@@ -209,4 +209,8 @@ class JetStreamLog:
 
 def _appended(places: Sequence[Place]) -> Appended:
     fresh = [place.position for place in places if place.fresh]
-    return Appended(last=max(fresh, default=places[-1].position), duplicate=not fresh)
+    return Appended(
+        last=max(fresh, default=places[-1].position),
+        duplicate=not fresh,
+        partial=0 < len(fresh) < len(places),
+    )

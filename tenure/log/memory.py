@@ -47,9 +47,10 @@ class MemoryLog:
         found = None if expect is None else self._ends[expect.lane].position
         if expect is not None and found != expect.last and not all(fact.id in positions for fact in facts):
             raise Conflict(f"{expect.lane}: expected last {expect.last}, found {found}")
-        last = None
+        before, last, partial = len(recorded), None, False
         for fact in facts:
             if fact.id in positions:
+                partial = partial or positions[fact.id] <= before
                 continue
             positions[fact.id] = last = next(numbers)
             entry = Recorded(last, fact)
@@ -62,7 +63,7 @@ class MemoryLog:
         if last is None:
             return Appended(last=positions[facts[-1].id] if facts else LOG_START, duplicate=True)
         self._grown.set()
-        return Appended(last=last)
+        return Appended(last=last, partial=partial)
 
     def since(self, after: Position) -> Sequence[Recorded]:
         """All facts after a position."""

@@ -54,10 +54,12 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where an append ended up. `duplicate`: every fact of it was in the log already (same id), nothing was written.
 
     `last` is the position of the last fact that was written, or, of a duplicate, where its last fact stood before.
+    `partial`: some facts were in the log already and others were not, so that the one at `last` may be any of these.
     """
 
     last: Position
     duplicate: bool = False
+    partial: bool = False
 
 
 class Feed(Protocol):

@@ -235,7 +235,9 @@ class Loop(Generic[S]):
             return False
         self._retry_s, self._conflicts_in_vain = RETRY_FIRST_S, 0
         self._metrics.appended(len(facts))
-        if type(facts[-1]) in self.role.reads:
+        if appended.partial:  # what stands at `last` may be of a kind that our feed does not give
+            self.behind = True
+        elif type(facts[-1]) in self.role.reads:
             await self._fold_until(feed, appended.last)
         return True
 

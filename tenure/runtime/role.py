@@ -43,7 +43,7 @@ class Role(Generic[S]):
 
     `evolve` folds one fact into the state in place and sets `state.position`. `decide` must not change the state's
     meaning (it may keep scratch indexes). `guard` is the lane whose facts the role's appends are conditional on; the
-    role must read every kind in it. A role reads all kinds that it writes, or none of them.
+    role must read every kind in it. With a guard a role reads all kinds that it writes, or none of them.
     `lead` is what its leader writes where several processes of it run: a fact of the guarded lane, that the role reads.
     `dump` and `load` are exact inverses; `load` raises ValueError on damage. `rest_s`: how long facts may gather before
     it reads them (`Log.follow`); 0 for a role that somebody waits for.

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,7 +18,7 @@ from tenure.domain.units import Millis
 from tenure.events.fact import Lane, Recorded
 from tenure.events.intake import JobCancelRequested
 from tenure.events.placing import RunStopRequested
-from tenure.events.reports import HostSignal
+from tenure.events.reports import CheckpointReported, HostSignal
 from tenure.log.jetstream import JetStreamLog
 from tenure.log.port import Log
 from tenure.runtime.clock import WallClock
@@ -26,7 +28,7 @@ from tenure.runtime.role import Decision, Role
 from tenure.runtime.snapshot import Snapshot, SnapshotStore
 from tests.contract.breaking_proxy import BreakingProxy
 from tests.contract.conftest import TIME_LIMIT_S, JetStreamUnderTest, LogUnderTest
-from tests.contract.log_facts import CLUSTER, intake, runs
+from tests.contract.log_facts import CLUSTER, heartbeat, intake, report, runs
 from tests.contract.test_log import read_all
 
 
@@ -67,9 +69,11 @@ ANSWERER = Role(
 
 
 @asynccontextmanager
-async def running(log: Log, *, store: SnapshotStore | None = None) -> AsyncIterator[Loop[Asked]]:
+async def running(
+    log: Log, *, role: Role[Asked] = ANSWERER, store: SnapshotStore | None = None, **more: Any
+) -> AsyncIterator[Loop[Asked]]:
     """A loop that has caught up, and is stopped in order in the end."""
-    loop: Loop[Asked] = Loop(ANSWERER, log, WallClock(), cluster=CLUSTER, snapshots=store)
+    loop: Loop[Asked] = Loop(role, log, WallClock(), cluster=CLUSTER, snapshots=store, **more)
     stop = asyncio.Event()
     work = asyncio.create_task(loop.run(stop))
     caught_up = asyncio.create_task(loop.caught_up.wait())
@@ -144,6 +148,36 @@ def test_a_snapshot_ahead_of_the_log_is_not_used(log_under_test: LogUnderTest, t
         await log.append([intake(1)])
         async with running(log, store=store):
             assert await answered(log, 1) == ["j1"]
+
+    log_under_test.run(scenario)
+
+
+def test_a_part_that_the_log_had_already_does_not_hold_up_the_rest(log_under_test: LogUnderTest) -> None:
+    """A restarted agent says again what was said; what is new beside it is of a kind that it does not read."""
+    said: list[int] = []
+
+    async def perform(instructions: Sequence[int]) -> None:
+        said.extend(instructions)
+
+    def say(state: Asked, now: Millis) -> Decision:
+        number = len(said)
+        fresh = [heartbeat(number), report(number)] if number < len(state.waiting) else []
+        return Decision(assumes=state.position, facts=fresh, instructions=[number] if fresh else [])
+
+    reporter = replace(ANSWERER, reads=(JobCancelRequested, CheckpointReported), guard=None, decide=say)
+
+    async def scenario(log: Log) -> None:
+        await log.append([report(0)])
+        async with running(log, role=reporter, perform=perform) as loop:
+            await log.append([intake(0)])
+            async with asyncio.timeout(10):
+                while not said:
+                    await asyncio.sleep(0.01)
+            await log.append([intake(1)])
+            while len(said) < 2 or loop.state.folded < 4:
+                await asyncio.sleep(0.01)
+        facts = [entry.fact for entry in await read_all(log)]
+        assert facts == [report(0), intake(0), heartbeat(0), intake(1), heartbeat(1), report(1)]
 
     log_under_test.run(scenario)
 
