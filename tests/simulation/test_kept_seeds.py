@@ -4,7 +4,12 @@ import msgspec
 import pytest
 
 from services.health.policy.silence import Silence
+from tenure.domain.host import HostState
+from tenure.domain.reasons import Reason, Why
+from tenure.events.hosts import HostStateChanged
 from tenure.events.intake import JobSubmitted
+from tests.property.test_promises import met_promises
+from tests.simulation.whole.checking import CALM_LATE_MAX, check_service
 from tests.simulation.whole.plan import make_plan
 from tests.simulation.whole.seeds import kept_seeds, run_seed
 
@@ -44,6 +49,21 @@ def test_what_a_kept_seed_found_is_found_again(monkeypatch: pytest.MonkeyPatch) 
     assert "P2: h002 is lost, and was heard" in story
     assert "fault: stale health for 300 s" in story
     assert "HostStateChanged: " in story and "make sim-soak SEED=6" in story
+
+
+def test_a_promise_is_given_up_only_for_a_host_that_left_service() -> None:
+    """Jobs that fail by themselves, by chance all on one host, are evidence against it also where nothing is wrong."""
+    outcome = run_seed(1040)
+    facts = [entry.fact for entry in outcome.recorded]
+    left = [fact for fact in facts if isinstance(fact, HostStateChanged) and fact.state is not HostState.HEALTHY]
+    assert [fact.host for fact in left] == ["h000", "h000"] and left[0].why.reason is Reason.HOST_JOBS_FAIL
+    check_service(facts)
+    assert met_promises(facts, end=facts[-1].at, late_max=CALM_LATE_MAX)
+    with pytest.raises(AssertionError, match="no host was lost"):
+        met_promises([fact for fact in facts if fact not in left], end=facts[-1].at, late_max=CALM_LATE_MAX)
+    silent = Why(rule="P2", reason=Reason.HOST_SILENT, numbers={})
+    with pytest.raises(AssertionError, match="h000 is suspect although nothing is wrong"):
+        check_service([msgspec.structs.replace(left[0], state=HostState.SUSPECT, why=silent)])
 
 
 def test_jobs_come_and_are_acknowledged() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from tenure.domain.host import HostState
 from tenure.domain.ids import FactId, JobId
 from tenure.domain.reasons import Reason
 from tenure.domain.units import MINUTE, Millis
@@ -46,6 +47,7 @@ def check_run(
         told = [msgspec.json.decode(line) for line in lines(once)]
         broken = [found for found in broken_invariants(told) if "GPU-s" not in found]  # counts gangs, not replicas
         assert not broken, f"the export: {broken[:5]}"
+        check_service(facts)
         met_promises(facts, end=facts[-1].at, late_max=CALM_LATE_MAX)
 
 
@@ -74,6 +76,14 @@ def check_losses(facts: Iterable[Fact]) -> None:
         if isinstance(fact, HostStateChanged) and fact.why.reason is Reason.HOST_SILENT_TOO_LONG:
             silent_ms = int(fact.why.numbers["silent_ms"] or 0)
             assert silent_ms >= SUSPECT_AFTER, f"P2: {fact.host} is lost, and was heard {silent_ms} ms before"
+
+
+def check_service(facts: Iterable[Fact]) -> None:
+    """Calm: no host leaves service, but one on which the jobs of several users kept dying (P9)."""
+    for fact in facts:
+        if isinstance(fact, HostStateChanged) and fact.state is not HostState.HEALTHY:
+            on_evidence = fact.why.reason in (Reason.HOST_JOBS_FAIL, Reason.HOST_EMPTY)
+            assert on_evidence, f"P9: {fact.host} is {fact.state} although nothing is wrong: {fact.why}"
 
 
 def check_acknowledged(facts: Sequence[Fact], *, acknowledged: Mapping[str, JobId], refused: Mapping[str, str]) -> None:
