@@ -68,13 +68,15 @@ SCRIPT: dict[str, Any] = {
 }
 POLICY = build_policy(SCRIPT["given"]["policy"])
 ENDS_AT = 75 * 60_000
+ROOM = 64 << 20
+"""A log without a limit of its own takes half of what its server has left, and this one serves many tests."""
 
 
 async def write(server: NatsServer, cluster: str) -> list[Recorded]:
     """The lab's log on a server, with poison in it. Returns what its readers read."""
     world = script_to_world(SCRIPT)
     facts = [entry.fact for entry in world.recorded]
-    log = await JetStreamLog.connect(server.url, cluster=cluster)
+    log = await JetStreamLog.connect(server.url, cluster=cluster, max_bytes=ROOM)
     poison = await nats.connect(server.url)
     for start in range(0, len(facts), 100):
         await log.append(facts[start : start + 100])
