@@ -1,6 +1,11 @@
-"""Lets the gateway read what replicas wrote: answers `log_stream` requests for the hosts of this agent."""
+"""Lets the gateway read what replicas wrote: answers `log_stream` requests for the hosts of this agent.
+
+The log's server lets an agent answer wherever a question says. So only what wants its answer on a name of the gateway's
+is answered: an agent writes for nobody who may not write there himself.
+"""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -11,6 +16,8 @@ from services.agent.process.logs import LogChunk
 from tenure.domain.ids import HostId, RunId
 from tenure.runtime.log_stream import LogPiece, LogRequest, decode_request, encode_piece, encode_trouble, subject
 
+logger = logging.getLogger(__name__)
+
 
 class LogReader(Protocol):
     """The part of `Replicas` that is needed here."""
@@ -20,10 +27,15 @@ class LogReader(Protocol):
 
 
 class LogServer:
-    """Answers for a set of hosts. `is_over` says whether a replica is gone, so that nothing more will come."""
+    """Answers for a set of hosts. `is_over` says whether a replica is gone, so that nothing more will come.
 
-    def __init__(self, connection: Client, reader: LogReader, *, is_over: Callable[[RunId, int], bool]) -> None:
-        self._connection, self._reader, self._is_over = connection, reader, is_over
+    `asker` is the first word of the names on which whoever may ask hears answers: `tenure.log.access.inbox_of`.
+    """
+
+    def __init__(
+        self, connection: Client, reader: LogReader, *, is_over: Callable[[RunId, int], bool], asker: str
+    ) -> None:
+        self._connection, self._reader, self._is_over, self._asker = connection, reader, is_over, asker
 
     async def listen(self, hosts: Sequence[HostId], *, cluster: str) -> None:
         """Listen for each host from now on."""
@@ -31,6 +43,11 @@ class LogServer:
             await self._connection.subscribe(subject(cluster=cluster, host=host), cb=self._answer)
 
     async def _answer(self, message: Msg) -> None:
+        if not message.reply.startswith(f"{self._asker}."):
+            logger.warning(
+                "somebody asked for output to be sent to %.80r, which is no name of a gateway", message.reply
+            )
+            return
         try:
             request = decode_request(message.data)
             piece = await asyncio.to_thread(self._read, request)

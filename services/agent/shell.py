@@ -31,7 +31,7 @@ from tenure.domain.units import SECOND, Millis
 from tenure.events.reports import Heartbeat, HostSignal
 from tenure.log.access import open_client
 from tenure.log.jetstream import HEARTBEATS_KEPT_S, JetStreamLog
-from tenure.log.permissions import agent_of
+from tenure.log.permissions import GATEWAY, agent_of
 from tenure.log.port import Log
 from tenure.runtime.cluster_file import load_cluster, parse_hosts
 from tenure.runtime.loop import Loop
@@ -100,7 +100,7 @@ async def serve(service: Service) -> None:
         own = role(service.policy, agent=agent, hosts=specs, machine=machine)
         loop = await make_loop(service, own, log, perform=hands.perform, clock=clock)
         hands.poke, hands.look_back = loop.poke, loop.look_back
-        server = LogServer(logs, hands.replicas, is_over=hands.is_over)
+        server = LogServer(logs, hands.replicas, is_over=hands.is_over, asker=access.inbox_prefix_of(GATEWAY))
 
         async def restored(state: State) -> None:
             await take_over(hands, log, state, now=clock.now())

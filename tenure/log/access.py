@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from nats.aio.client import Client
+from nats.aio.client import DEFAULT_INBOX_PREFIX, Client
 from nats.errors import Error as NatsError
 
 from tenure.domain.loopback import is_loopback
@@ -92,12 +92,16 @@ class Access:
         """The addresses as people are shown them."""
         return ",".join(_address(part).netloc for part in self.url.split(","))
 
+    def inbox_prefix_of(self, client: str) -> str:
+        """The first word of the subjects on which `client` hears answers: the same for all where there are no keys."""
+        return DEFAULT_INBOX_PREFIX.decode() if self.seed_file is None else inbox_of(client)
+
     def options(self) -> dict[str, Any]:
         """The arguments of `Client.connect` that say all this. Raises `Refusal` for files that cannot be used."""
         options: dict[str, Any] = {"servers": self.url.split(","), "name": self.client}
         if self.seed_file is not None:
             check_secret(self.seed_file)
-            options |= {"nkeys_seed": str(self.seed_file), "inbox_prefix": inbox_of(self.client)}
+            options |= {"nkeys_seed": str(self.seed_file), "inbox_prefix": self.inbox_prefix_of(self.client)}
         if self.encrypted:
             options["tls"] = (self.tls or Tls()).context()
         return options

@@ -4,7 +4,8 @@
                             tenure-dead.<cluster>.condemned.<position>    a fact that a role could not fold
 
 The log keeps the original: nothing is ever taken out of it. That something is unreadable follows from its bytes alone.
-That a fact is condemned stands here only, and readers ask for it before they begin.
+That a fact is condemned stands here only, and readers ask for it before they begin. A subject alone says nothing: the
+server's answers go wherever a question says, here as well. What counts is a letter that names its own subject.
 """
 
 import base64
@@ -52,6 +53,8 @@ class DeadLetters:
     def __init__(self, link: Link, subjects: Subjects, *, replicas: int = 1) -> None:
         self._link, self._subjects, self._replicas = link, subjects, replicas
         self._is_made = False
+        self._judged: dict[str, tuple[int, Position | None]] = {}
+        """By subject of verdicts: how many messages were looked at, and what they condemn."""
 
     async def keep(self, letter: DeadLetter) -> bool:
         """Keep it durably, unless it is there already: then False. Raises `Lost` and `Refused`."""
@@ -64,9 +67,11 @@ class DeadLetters:
         try:
             await self._link.ask(subject, body, headers=once, timeout_s=ANSWER_S)
         except Refused as refused:
-            if refused.code == WRONG_LAST:
+            if refused.code != WRONG_LAST:
+                raise
+            if not letter.condemned or letter.position in await self.condemned():
                 return False
-            raise
+            await self._link.ask(subject, body, timeout_s=ANSWER_S)  # what lies there is no letter
         return True
 
     async def ensure(self) -> None:
@@ -91,14 +96,39 @@ class DeadLetters:
 
     async def condemned(self) -> frozenset[Position]:
         """The positions of all condemned facts. Raises `Lost` and `Refused`."""
-        found: set[Position] = set()
+        found: dict[str, int] = {}
         while True:
             question = {"subjects_filter": self._subjects.every_condemned, "offset": len(found)}
-            state = (await self._info(question)).get("state", {})
-            page = state.get("subjects") or {}
-            found.update(Position(int(subject.rpartition(".")[2])) for subject in page)
+            page = (await self._info(question)).get("state", {}).get("subjects") or {}
+            found.update(page)
             if not page or len(found) >= LETTERS_MAX:
-                return frozenset(found)
+                break
+        verdicts = [await self._verdict_on(subject, count) for subject, count in sorted(found.items())]
+        return frozenset(position for position in verdicts if position is not None)
+
+    async def _verdict_on(self, subject: str, count: int) -> Position | None:
+        """The position that a letter on this subject condemns; None where none of the `count` there is a letter."""
+        if self._judged.get(subject, (0, None))[0] != count:
+            verdict, after = None, 0
+            for _ in range(count):
+                question = {"seq": after + 1, "next_by_subj": subject}
+                try:
+                    message = await self._letter(question)
+                except Refused as refused:
+                    if refused.code != NO_MESSAGE:
+                        raise
+                    break
+                after = int(message["seq"])
+                if (letter := self.opened(message["subject"], base64.b64decode(message.get("data") or ""))) is not None:
+                    verdict = letter.position
+                    break
+            self._judged[subject] = (count, verdict)
+        return self._judged[subject][1]
+
+    async def _letter(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        verb = f"STREAM.MSG.GET.{self._subjects.dead_stream}"
+        message: dict[str, Any] = (await self._link.api(verb, question, timeout_s=ANSWER_S))["message"]
+        return message
 
     async def count(self) -> int:
         """How many letters there are. Raises `Lost` and `Refused`."""
@@ -109,10 +139,8 @@ class DeadLetters:
         last = int((await self._info({})).get("state", {}).get("last_seq", 0))
         letters: list[DeadLetter] = []
         while last > 0 and len(letters) < limit:
-            verb = f"STREAM.MSG.GET.{self._subjects.dead_stream}"
             try:
-                answer = await self._link.api(verb, {"seq": last}, timeout_s=ANSWER_S)
-                letters.append(_opened(answer["message"]))
+                letters.append(self._read(await self._letter({"seq": last})))
             except Refused as refused:
                 if refused.code != NO_MESSAGE:
                     raise
@@ -154,16 +182,22 @@ class DeadLetters:
                 raise
             return {}
 
+    def opened(self, subject: str, body: bytes) -> DeadLetter | None:
+        """The letter that lies on a subject; None for what is no letter, or one about something else."""
+        head, _, data = body.partition(b"\n")
+        try:
+            letter = msgspec.json.decode(head, type=DeadLetter)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        if subject != self._subjects.dead(letter.position, condemned=letter.condemned):
+            return None
+        return msgspec.structs.replace(letter, data=data)
 
-def _opened(message: Mapping[str, Any]) -> DeadLetter:
-    """A letter as it was kept. One that somebody else wrote into the stream is told as what it is."""
-    body = base64.b64decode(message.get("data") or "")
-    at = int(datetime.fromisoformat(message["time"]).timestamp() * SECOND)
-    head, _, data = body.partition(b"\n")
-    try:
-        letter = msgspec.json.decode(head, type=DeadLetter)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return DeadLetter(
-            position=Position(0), subject=message["subject"], reason="no letter of ours", by="", size=len(body), at=at
+    def _read(self, message: Mapping[str, Any]) -> DeadLetter:
+        """A letter as it was kept. What somebody else had put into the stream is told as what it is."""
+        body, subject = base64.b64decode(message.get("data") or ""), message["subject"]
+        at = int(datetime.fromisoformat(message["time"]).timestamp() * SECOND)
+        letter = self.opened(subject, body) or DeadLetter(
+            position=Position(0), subject=subject, reason="no letter of ours", by="", size=len(body)
         )
-    return msgspec.structs.replace(letter, at=at, data=data)
+        return msgspec.structs.replace(letter, at=at)

@@ -361,9 +361,9 @@ class JetStreamFeed:
             self._to_keep.pop(0)
 
     async def _hear_verdict(self, message: Msg) -> None:
-        name = message.subject.rpartition(".")[2]
-        if name.isdecimal() and self._condemned is not None:
-            self._pass_over([*self._condemned, Position(int(name))])
+        letter = self._dead.opened(message.subject, message.data)
+        if letter is not None and letter.condemned and self._condemned is not None:
+            self._pass_over([*self._condemned, letter.position])
 
     def _pass_over(self, positions: Iterable[Position]) -> None:
         """These are condemned. What was given already cannot be taken back: its reader folds anew."""

@@ -19,12 +19,13 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import KeyValueConfig, StorageType
-from nats.js.errors import APIError, BucketNotFoundError, KeyNotFoundError, KeyWrongLastSequenceError
+from nats.js.errors import APIError, BucketNotFoundError, KeyWrongLastSequenceError, NotFoundError
 from nats.js.kv import KeyValue
 
 from tenure.domain.units import Millis
 from tenure.log.access import Access, open_client
 from tenure.log.port import Unavailable
+from tenure.log.stream import NO_MESSAGE
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,10 @@ class StoreAway(Exception):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a lease. `name` is for people, `process` one process, `instance` all on its data folder."""
+    """Who holds a lease. `name` is for people, `process` one process, `instance` all on its data folder.
+
+    Fields are only added, with a default: what cannot be read as this is nobody's.
+    """
 
     name: str
     process: str
@@ -98,13 +102,10 @@ class Lease:
 
     async def claim(self) -> bool:
         """Take it if nobody holds it. Raises `StoreAway`."""
-        entry = await self._look()
-        if entry is None:
-            held = await self._write(self._store.create(self.key, self._value(since=_now())))
-        elif self._is_ours(entry[0]):
-            held = await self._write(self._store.update(self.key, self._value(since=_now()), last=entry[1]))
-        else:
-            held = False
+        holder, revision = await self._look()
+        held = False
+        if holder is None or self._is_ours(holder):
+            held = await self._write(self._store.update(self.key, self._value(since=_now()), last=revision))
         self._is_heir = False  # a copy of our folder may run elsewhere: what it takes later is its own
         return held
 
@@ -115,10 +116,10 @@ class Lease:
         value = self._value(since=self.holder.since)
         if await self._write(self._store.update(self.key, value, last=self._revision)):
             return True
-        entry = await self._look()
-        if entry is None or entry[0].process != self.holder.process:
+        holder, revision = await self._look()
+        if holder is None or holder.process != self.holder.process:
             return False
-        return await self._write(self._store.update(self.key, value, last=entry[1]))  # an answer was lost
+        return await self._write(self._store.update(self.key, value, last=revision))  # an answer was lost
 
     async def mend(self) -> None:
         """Make the bucket again if it is gone: the log was restored without it."""
@@ -145,10 +146,9 @@ class Lease:
         ours = holder.process == self.holder.process
         return ours or (self._is_heir and bool(self.holder.instance) and holder.instance == self.holder.instance)
 
-    async def _look(self) -> tuple[Holder, int] | None:
-        entry = await read_entry(self._store, self.key, self._connection)
-        self.seen = entry[0] if entry is not None else None
-        return entry
+    async def _look(self) -> tuple[Holder | None, int]:
+        self.seen, revision = await read_entry(self._connection, self.key)
+        return self.seen, revision
 
     async def _write(self, writing: Awaitable[int]) -> bool:
         try:
@@ -191,15 +191,13 @@ async def read_leases(access: Access, *, cluster: str, roles: Sequence[str]) -> 
     """Who holds the lease of each role now. Raises `Unavailable`."""
     connection = await _connect(access)
     try:
-        store = await connection.jetstream(timeout=ANSWER_S).key_value(BUCKET)
-        entries = {role: await read_entry(store, f"{cluster}.{role}", connection) for role in roles}
+        return {role: (await read_entry(connection, f"{cluster}.{role}"))[0] for role in roles}
     except (NatsError, TimeoutError, StoreAway) as trouble:
         raise Unavailable(
             f"the store of leases {BUCKET} cannot be read: {trouble or type(trouble).__name__}"
         ) from trouble
     finally:
         await connection.close()
-    return {role: None if entry is None else entry[0] for role, entry in entries.items()}
 
 
 async def open_store(connection: Client, *, replicas: int) -> KeyValue:
@@ -230,15 +228,21 @@ async def _find_or_create(jetstream: JetStreamContext, *, replicas: int) -> KeyV
         return await jetstream.key_value(BUCKET)  # somebody else has made it meanwhile
 
 
-async def read_entry(store: KeyValue, key: str, connection: Client) -> tuple[Holder, int] | None:
-    """Who holds a lease, and the entry's revision; None if nobody does. Raises `StoreAway`."""
+async def read_entry(connection: Client, key: str) -> tuple[Holder | None, int]:
+    """Who holds a lease, None if nobody does, and the revision that whoever takes it comes after (0: none).
+
+    Raises `StoreAway`. What no holder has written (a delete marker, an answer of the server that somebody had sent
+    there) holds nothing. Not through the key-value store, which asks by direct gets: nobody is given those.
+    """
+    last = connection.jetstream(timeout=ANSWER_S).get_last_msg(f"KV_{BUCKET}", f"$KV.{BUCKET}.{key}")
     try:
-        entry = await _answer(connection, store.get(key))
-        return msgspec.json.decode(entry.value or b"", type=Holder), entry.revision or 0
-    except KeyNotFoundError:
-        return None
-    except msgspec.DecodeError:  # another version's: it ends by itself
-        return Holder(name="another version", process="", instance="", since=0), 0
+        message = await _answer(connection, last)
+    except NotFoundError:
+        return None, 0
+    try:
+        return msgspec.json.decode(message.data or b"", type=Holder), message.seq or 0
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None, message.seq or 0
 
 
 async def _answer(connection: Client, asked: Awaitable[T]) -> T:
@@ -248,8 +252,12 @@ async def _answer(connection: Client, asked: Awaitable[T]) -> T:
         raise StoreAway("not connected")
     try:
         return await asked
-    except (KeyNotFoundError, KeyWrongLastSequenceError):
+    except KeyWrongLastSequenceError:
         raise
+    except NotFoundError as trouble:
+        if trouble.err_code == NO_MESSAGE:
+            raise
+        raise StoreAway(str(trouble)) from trouble
     except (NatsError, TimeoutError, OSError) as trouble:
         raise StoreAway(str(trouble) or type(trouble).__name__) from trouble
 

@@ -5,6 +5,9 @@
 makes a key for each user that has none in DIR and prints the users for a server's configuration. Whatever is not in
 the table is refused by the server. Everybody below may read the whole log, nobody but the operator may make, change or
 remove one; each hears answers only under a name of its own.
+
+The server sends an answer wherever the question says. So nobody but the operator may ask what is answered with bytes
+that another has stored (DIRECT.GET), and no reader believes a subject alone.
 """
 
 import argparse
@@ -30,7 +33,7 @@ from tenure.log.lease import BUCKET
 from tenure.log.link import API
 from tenure.log.subjects import Subjects, host_token
 
-OPERATOR, AGENT, READER = "operator", "agent", "reader"
+OPERATOR, GATEWAY, AGENT, READER = "operator", "gateway", "agent", "reader"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,7 @@ class Grant:
 
 
 GRANTS: Mapping[str, Grant] = {
-    "gateway": Grant(
+    GATEWAY: Grant(
         writes=(
             JobSubmitted,
             JobCancelRequested,
@@ -111,7 +114,7 @@ def _lease(key: str) -> list[str]:
     """To take it; and to make the bucket of all leases, which promise nothing, where it is missing."""
     entry, bucket = f"$KV.{BUCKET}.{key}", f"KV_{BUCKET}"
     verbs = ["INFO", f"STREAM.INFO.{bucket}", f"STREAM.CREATE.{bucket}", f"STREAM.MSG.GET.{bucket}"]
-    return [entry, *(f"{API}.{verb}" for verb in verbs), f"{API}.DIRECT.GET.{bucket}.{entry}"]
+    return [entry, *(f"{API}.{verb}" for verb in verbs)]
 
 
 def may_subscribe(name: str, grant: Grant, *, cluster: str) -> list[str]:
