@@ -19,7 +19,7 @@ from services.agent.hands import Hands
 from services.agent.log_clock import LogClock
 from services.agent.log_server import LogServer
 from services.agent.machine_file import machine_name
-from services.agent.start_options import add_start_arguments, start_rules
+from services.agent.start_options import start_rules
 from services.agent.state import State
 from services.agent.watch.monitor import Monitor
 from services.agent.watch.sources import sources_of
@@ -35,7 +35,6 @@ from tenure.log.permissions import GATEWAY, agent_of
 from tenure.log.port import Log
 from tenure.runtime.cluster_file import load_cluster, parse_hosts
 from tenure.runtime.loop import Loop
-from tenure.runtime.options import SIGNALS, load_section
 from tenure.runtime.own_folder import OwnFolder
 from tenure.runtime.service import (
     Service,
@@ -45,7 +44,7 @@ from tenure.runtime.service import (
     run_service,
     stop_on_signals,
 )
-from tenure.runtime.signal_options import SignalOptions, build_signal_options
+from tenure.runtime.signal_options import SIGNALS, SignalOptions, build_signal_options
 
 logger = logging.getLogger(__name__)
 
@@ -57,18 +56,6 @@ LEAVE_S = 10.0
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the agent until it is told to stop. Exit status 0, or 1 with one line on stderr."""
     parser = argument_parser("agent", "Runs processes on the hosts it speaks for, and says what they really hold.")
-    hosts = parser.add_mutually_exclusive_group()
-    hosts.add_argument("--hosts", help="virtual hosts, such as 16x8 (hosts x GPUs)")
-    hosts.add_argument("--cluster-file", type=Path, help="cluster.yaml whose hosts are virtual and all here")
-    parser.add_argument("--provider", choices=("virtual", "nvidia"), default="virtual", help="where GPUs come from")
-    parser.add_argument("--host", default=socket.gethostname(), help="name of this host (provider nvidia)")
-    parser.add_argument("--block", default="b0", help="its block, such as rack1 or row1/rack1 (provider nvidia)")
-    parser.add_argument("--address", default="127.0.0.1", help="where other hosts reach this one (provider nvidia)")
-    parser.add_argument("--checkpoints", type=Path, help="folder of checkpoint directories, shared between hosts")
-    parser.add_argument(
-        "--on-exit", choices=("leave", "stop"), default="leave", help="what becomes of running replicas on SIGTERM"
-    )
-    add_start_arguments(parser)
     return run_service(parser, "agent", argv or [], serve)
 
 
@@ -139,7 +126,7 @@ def own_folder(service: Service) -> OwnFolder:
 
 def signal_options(service: Service, specs: Sequence[HostSpec]) -> SignalOptions:
     """What is read for signals of health. Raises `Refusal`."""
-    values = load_section(SIGNALS, service.arguments.config, service.arguments.set)
+    values = service.settings.section(SIGNALS)
     options = build_signal_options(values, real_host=service.arguments.provider == "nvidia")
     if options.host is not None and options.host not in [spec.host for spec in specs]:
         raise Refusal(field="signals.host", problem=f"{options.host} is no host of this agent", fix="name one of them")
@@ -250,7 +237,7 @@ def make_hosts(arguments: argparse.Namespace) -> tuple[dict[HostId, GpuProvider]
         gpus = provider.gpus()
         if not gpus:
             raise Refusal(field="--provider", problem="no NVIDIA GPU on this host", fix="use --provider virtual")
-        name = HostId(check_word(arguments.host, field="--host"))
+        name = HostId(check_word(arguments.host or socket.gethostname(), field="--host"))
         spec = HostSpec(
             host=name,
             gpus=len(gpus),

@@ -4,7 +4,6 @@ import argparse
 import hashlib
 import logging
 import os
-import re
 from pathlib import Path
 
 from services.agent.process import cgroups
@@ -16,22 +15,6 @@ from tenure.runtime.service import Service
 logger = logging.getLogger(__name__)
 
 SUBMITTER, AGENT = "submitter", "agent"
-_SIZE = re.compile(r"([1-9][0-9]*)([KMGT])i?B?")
-_POWERS = {"K": 10, "M": 20, "G": 30, "T": 40}
-
-
-def add_start_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add them."""
-    parser.add_argument(
-        "--run-keys-file", type=Path, metavar="FILE", help="PEM file of the public keys whose signed runs are started"
-    )
-    parser.add_argument(
-        "--run-as",
-        choices=(SUBMITTER, AGENT),
-        help="whose processes jobs are; by default their submitter's with provider nvidia for root, else the agent's",
-    )
-    parser.add_argument("--memory-per-gpu", default="", metavar="SIZE", help="most memory of a replica (cgroup v2)")
-    parser.add_argument("--pids-max", type=int, default=0, metavar="N", help="most processes of a replica (cgroup v2)")
 
 
 def start_rules(service: Service) -> Rules:
@@ -44,7 +27,7 @@ def start_rules(service: Service) -> Rules:
             problem="not given, and the log is on other machines: whoever writes there would start processes here",
             fix="give the placer's public key: openssl pkey -in runs.key -pubout -out runs.pub",
         )
-    memory = parse_size(arguments.memory_per_gpu, field="--memory-per-gpu")
+    memory: int = arguments.memory_per_gpu or 0
     limited = bool(memory or arguments.pids_max)
     return Rules(
         trust=None if path is None else load_trust(path),
@@ -53,16 +36,6 @@ def start_rules(service: Service) -> Rules:
         memory_per_gpu_bytes=memory,
         pids_max=arguments.pids_max,
     )
-
-
-def parse_size(text: str, *, field: str) -> int:
-    """Bytes of `120G`, `64M` (powers of 1024); 0 of nothing. Raises `Refusal`."""
-    if not text:
-        return 0
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        raise Refusal(field=field, problem=f"{text[:40]!r} is no size", fix="write a number and K, M, G or T: 120G")
-    return int(found[1]) << _POWERS[found[2]]
 
 
 def _as_submitter(arguments: argparse.Namespace) -> bool:

@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT. 0: stopped in order; 1: could not serve, with one line that says what to do."""
     try:
         options = parse_options(argv)
-        set_up_logging("clickhouse")
+        set_up_logging("clickhouse", level=options.log_level)
         _serve(options)
     except (Refusal, OSError) as trouble:
         print(f"tenure serve clickhouse: {trouble}", file=sys.stderr)

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import os
 from collections.abc import Sequence
 
 from services.gateway.clickhouse_history import ClickHouseHistory
@@ -15,7 +14,7 @@ from services.gateway.progress import Progress
 from services.gateway.server import Server
 from services.gateway.state import State, dump, initial, load
 from tenure.runtime.clock import WallClock
-from tenure.runtime.identity_options import load_identity_options
+from tenure.runtime.identity_options import IDENTITY, build_identity_options
 from tenure.runtime.local_tokens import key_file
 from tenure.runtime.log_stream import Requester, connect_agents
 from tenure.runtime.role import Role
@@ -29,7 +28,6 @@ from tenure.runtime.service import (
     stop_on_signals,
 )
 
-LISTEN = "127.0.0.1:50051"
 ROLE: Role[State] = Role(
     name="gateway", reads=READS, guard=None, initial=initial, evolve=evolve, decide=decide, dump=dump, load=load
 )
@@ -40,7 +38,7 @@ async def serve(service: Service) -> None:
     gc.disable()  # what is read at the start stays, so looking for garbage in it would only cost time
     stop = stop_on_signals()
     arguments = service.arguments
-    identity = load_identity_options(arguments.config, arguments.set, environment=os.environ)
+    identity = build_identity_options(service.settings.section(IDENTITY))
     server = Server(arguments.listen, identity, local_key=key_file(service.connection.data))
     log = await connect_log(service)
     try:
@@ -79,7 +77,4 @@ async def _announce(service: Service, caught_up: asyncio.Event, address: str) ->
 def main(argv: Sequence[str]) -> int:
     """`tenure serve gateway`."""
     parser = argument_parser("gateway", "Serve the gRPC services Jobs, Budgets and Hosts.")
-    parser.add_argument(
-        "--listen", default=os.environ.get("TENURE_LISTEN", LISTEN), help="address and port; port 0: any free one"
-    )
     return run_service(parser, "gateway", argv, serve)

@@ -6,8 +6,7 @@ from services.health.decider import role
 from services.health.hands import Hands
 from services.health.policy.mending import Plug
 from tenure.runtime.clock import WallClock
-from tenure.runtime.options import REPAIR, load_section
-from tenure.runtime.repair_options import build_repair_options
+from tenure.runtime.repair_options import REPAIR, build_repair_options
 from tenure.runtime.service import (
     Service,
     argument_parser,
@@ -28,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def serve(service: Service) -> None:
     """Run the loop. Silence counts from now on: what passed while no health role ran is no host's fault."""
-    options = build_repair_options(load_section(REPAIR, service.arguments.config, service.arguments.set))
+    options = build_repair_options(service.settings.section(REPAIR))
     stop, clock = stop_on_signals(), WallClock()
     log = await connect_log(service)
     try:

@@ -12,9 +12,6 @@ from tenure.runtime.service import Service, argument_parser, run_decider, run_se
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the placer until it is told to stop. Exit status 0, or 1 with one line on stderr."""
     parser = argument_parser("placer", "Places jobs in fair-share order: starts, preemptions, escrow.")
-    parser.add_argument(
-        "--run-key-file", type=Path, metavar="FILE", help="PEM file of the Ed25519 key that signs what is started"
-    )
     return run_service(parser, "placer", argv or [], serve)
 
 

@@ -6,6 +6,7 @@ import typer
 
 from tenure.cli import (
     budgets,
+    config,
     doctor,
     hosts,
     jobs,
@@ -32,7 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PARTS = (up, submit, queue, jobs, output, budgets, people, hosts, serve, simulate, trace, log, log_dead, log_restore)
-for module in (*_PARTS, doctor, tokens):
+for module in (*_PARTS, config, doctor, tokens):
     module.register(app)
 
 

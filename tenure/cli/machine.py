@@ -49,6 +49,7 @@ class Machine:
 
     `clickhouse_url` is a server that others look after; empty: the embedded engine at `clickhouse_port`.
     One of `hosts` (`16x8`) and `cluster_file` says which hosts the agent speaks for.
+    `unread`: flags of settings that are about another log than the one run here.
     """
 
     data: DataDir
@@ -62,6 +63,7 @@ class Machine:
     provider: str
     config: Path | None
     settings: tuple[str, ...]
+    unread: tuple[str, ...]
     identity: IdentityOptions
 
     @property
@@ -160,6 +162,8 @@ class Machine:
         arguments += ["--clickhouse", self.database_url, "--ready-file", str(ready_file)]
         if self.token_file is not None:
             arguments += ["--clickhouse-token-file", str(self.token_file)]
+        for flag in self.unread:
+            arguments += [flag, ""]
         if self.config is not None:
             arguments += ["--config", str(self.config)]
         for setting in self.settings:

@@ -13,7 +13,9 @@ from tenure.domain.refusal import Refusal
 if TYPE_CHECKING:
     from tenure.runtime.data_dir import DataDir
     from tenure.runtime.identity_options import IdentityOptions
+    from tenure.runtime.settings.given import Settings
 
+DEFAULT_HOSTS = "16x8"
 DEFAULT_PORT = 7733
 LOOPBACK = "127.0.0.1"
 
@@ -28,8 +30,11 @@ def up(
         Path | None, typer.Option("--data", metavar="DIR", help="Where everything is kept.", show_default="yours")
     ] = None,
     hosts: Annotated[
-        str, typer.Option("--hosts", metavar="NxG", help="N virtual hosts of G GPUs on this machine.")
-    ] = "16x8",
+        str,
+        typer.Option(
+            "--hosts", metavar="NxG", help="N virtual hosts of G GPUs on this machine.", show_default=DEFAULT_HOSTS
+        ),
+    ] = "",
     cluster: Annotated[
         Path | None, typer.Option("--cluster", metavar="FILE", help="The hosts, instead: a cluster.yaml.")
     ] = None,
@@ -40,13 +45,17 @@ def up(
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where it answers.", show_default="127.0.0.1:7733")
     ] = "",
-    provider: Annotated[str, typer.Option("--provider", help="GPUs: virtual, or nvidia for real ones.")] = "virtual",
+    provider: Annotated[
+        str,
+        typer.Option("--provider", help="GPUs: virtual, or nvidia for real ones.", show_default="virtual"),
+    ] = "",
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KNOB=VALUE", help="A knob of the policy. Repeatable.")
+        list[str] | None,
+        typer.Option("--set", metavar="KNOB=VALUE", help="A knob of the policy, or KEY=VALUE. Repeatable."),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="YAML: policy:, signals:, repair:, identity: sections."),
+        typer.Option("--config", metavar="FILE", help="A configuration file: see tenure config example."),
     ] = None,
     clickhouse: Annotated[
         str, typer.Option("--clickhouse", metavar="URL", help="A ClickHouse server.", show_default="embedded")
@@ -56,44 +65,64 @@ def up(
     ] = None,
 ) -> None:
     """Run everything on this machine until Ctrl-C, which stops it and its jobs."""
+    flags: dict[str, object] = {
+        "data": data,
+        "agent.hosts": hosts or None,
+        "agent.cluster_file": cluster,
+        "gateway.listen": listen or None,
+        "agent.provider": provider or None,
+        "clickhouse.url": clickhouse or None,
+        "clickhouse.token_file": clickhouse_token_file,
+    }
+    _run({path: value for path, value in flags.items() if value is not None}, config, settings or [], budgets)
+
+
+def _run(flags: dict[str, object], config: Path | None, sets: list[str], budgets: Path | None) -> None:
+    """Refuse what can be refused, then run. Raises `Refusal`, and `typer.Exit` at the end."""
     from tenure.cli.machine import Machine
     from tenure.cli.running import run
     from tenure.runtime.budgets_file import load_budgets
     from tenure.runtime.cluster_file import load_cluster, parse_hosts
     from tenure.runtime.data_dir import DataDir, default_root
     from tenure.runtime.nats_server import find_nats_server
-    from tenure.runtime.options import REPAIR, SIGNALS, load_policy, load_section
-    from tenure.runtime.repair_options import build_repair_options
-    from tenure.runtime.signal_options import build_signal_options
+    from tenure.runtime.settings.given import load_settings
 
-    load_policy(config, settings or [])
-    build_repair_options(load_section(REPAIR, config, settings or []))
-    build_signal_options(load_section(SIGNALS, config, settings or []), real_host=False)
-    if cluster is None:
-        parse_hosts(hosts)
-    else:
+    settings = load_settings(role="up", config=config, environment=os.environ, flags=flags, sets=sets)
+    hosts, cluster = str(settings.value("agent.hosts") or DEFAULT_HOSTS), settings.value("agent.cluster_file")
+    if isinstance(cluster, Path):
         load_cluster(cluster)
+    else:
+        parse_hosts(hosts)
     tree = None if budgets is None else load_budgets(budgets)
-    if provider not in ("virtual", "nvidia"):
-        raise Refusal(field="--provider", problem=f"{provider[:40]!r} is not known", fix="choose virtual or nvidia")
     find_nats_server()
-    directory = DataDir(data or default_root())
+    data, token_file = settings.value("data"), settings.value("clickhouse.token_file")
+    directory = DataDir(data if isinstance(data, Path) else default_root())
     directory.prepare()
     directory.own()
+    listen = str(settings.value("gateway.listen")) if settings.is_given("gateway.listen") else ""
     address = choose_address(listen, directory)
-    identity = check_who_may_call(address, config, settings or [])
+    identity = check_who_may_call(address, settings)
     machine = Machine(
         data=directory,
         listen=address,
         nats_port=free_port(),
         clickhouse_port=free_port(),
-        clickhouse_url=clickhouse,
-        clickhouse_token_file=clickhouse_token_file,
+        clickhouse_url=str(settings.value("clickhouse.url") or ""),
+        clickhouse_token_file=token_file if isinstance(token_file, Path) else None,
         hosts=hosts,
-        cluster_file=cluster and cluster.absolute(),
-        provider=provider,
+        cluster_file=cluster.absolute() if isinstance(cluster, Path) else None,
+        provider=str(settings.value("agent.provider")),
         config=config and config.absolute(),
-        settings=tuple(settings or ()),
+        settings=tuple(sets),
+        unread=tuple(
+            flag
+            for path, flag in (
+                ("nats.ca", "--nats-ca"),
+                ("nats.cert", "--nats-cert"),
+                ("nats.cert_key", "--nats-cert-key"),
+            )
+            if settings.is_given(path)
+        ),
         identity=identity,
     )
     raise typer.Exit(run(machine, tree=tree, tree_name=str(budgets)))
@@ -120,11 +149,11 @@ def choose_address(listen: str, directory: "DataDir") -> str:
     return f"{LOOPBACK}:{free_port()}"
 
 
-def check_who_may_call(address: str, config: Path | None, settings: list[str]) -> "IdentityOptions":
+def check_who_may_call(address: str, settings: "Settings") -> "IdentityOptions":
     """The sources of identity. Raises `Refusal` for what is wrong with them, or too little for this address."""
-    from tenure.runtime.identity_options import certificate_name, check_reach, load_identity_options
+    from tenure.runtime.identity_options import IDENTITY, build_identity_options, certificate_name, check_reach
 
-    options = load_identity_options(config, settings, environment=os.environ)
+    options = build_identity_options(settings.section(IDENTITY))
     check_reach(parse_address(address)[0], options, local_tokens=True)
     certificate_name(options)
     return options

@@ -17,6 +17,8 @@ DAY: Millis = 24 * HOUR
 _UNITS = {"ms": 1, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
 _DURATION = re.compile(r"(\d{1,15})(?:\.(\d{1,9}))?(ms|s|m|h|d)?")
 _LONGEST: Millis = 10_000 * DAY
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?(?:([KMGT])(?:i?B)?|B)", re.IGNORECASE | re.ASCII)
+_POWERS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
 def parse_duration(text: str, *, field: str) -> Millis:
@@ -54,6 +56,20 @@ def format_duration(length_ms: Millis) -> str:
     if rest or not parts:
         parts.append(f"{rest / SECOND:.3f}".rstrip("0").rstrip(".") + "s")
     return "".join(parts)
+
+
+def parse_size(text: str, *, field: str) -> int:
+    """Bytes of `120G`, `512MiB`, `1.5GiB`: powers of 1024; 0 of nothing. Raises `Refusal` naming `field`."""
+    stripped = text.strip()
+    if not stripped:
+        return 0
+    found = _SIZE.fullmatch(stripped)
+    size = 0 if found is None else int(float(found[1]) * (1 << _POWERS[(found[2] or "").upper()]))
+    if not size:
+        raise Refusal(
+            field=field, problem=f"{text[:40]!r} is no size", fix="write a number and K, M, G or T: 120G, or 512MiB"
+        )
+    return size
 
 
 def gpu_hours(gpu_ms: GpuMillis) -> float:

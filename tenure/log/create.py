@@ -14,7 +14,7 @@ from tenure.log.access import Access
 from tenure.log.jetstream import JetStreamLog
 from tenure.log.lease import make_store
 from tenure.log.link import Lost, Refused
-from tenure.log.options import add_log_arguments, log_access
+from tenure.log.options import add_log_arguments, log_access, of_arguments
 from tenure.log.permissions import OPERATOR
 from tenure.log.port import Unavailable
 
@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("--max-gib", type=int, default=0, help="size at which it refuses new facts; 0: what there is")
     given = parser.parse_args()
     try:
-        server = log_access(given, client=OPERATOR)
+        server = log_access(of_arguments(given), client=OPERATOR)
         identity = asyncio.run(
             create(server=server, cluster=given.cluster, replicas=given.replicas, max_gib=given.max_gib)
         )

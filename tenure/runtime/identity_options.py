@@ -1,11 +1,10 @@
-"""The section `identity:` of a configuration file: where the gateway knows its callers from, and its TLS.
+"""The section `identity:` of the configuration: where the gateway knows its callers from, and its TLS.
 
-Each key may also stand in the environment (`TENURE_IDENTITY_ISSUER`) and in `--set identity.issuer=...`; a flag wins
-over the environment, that over the file. Lists and mappings are written there as `a,b` and `x=admin,y=operator`.
+In the environment and in flags, lists and mappings are written as `a,b` and `x=admin,y=operator`.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,9 +13,8 @@ from tenure.domain.nearest import did_you_mean, listed, shown, unknown_key
 from tenure.domain.refusal import Refusal
 from tenure.domain.rights import GROUP, Caller, Role
 from tenure.domain.units import SECOND, Millis, parse_duration
-from tenure.runtime.options import IDENTITY, load_section
 
-VARIABLES = "TENURE_IDENTITY_"
+IDENTITY = "identity"
 CERTIFICATE_NAMES = ("common-name", "email", "uri", "dns")
 LEEWAY_MAX = 300 * SECOND
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
@@ -70,41 +68,12 @@ class IdentityOptions:
         return bool(self.issuer or self.client_ca)
 
 
-_LISTS = ("admins", "operators", "viewers", "agents")
-_FILES = ("client_ca", "tls_certificate", "tls_key", "tls_ca")
-_CLAIMS = ("user_claim", "groups_claim", "roles_claim")
-_TRUTHS = ("os_users", "insecure_plaintext")
-KEYS = ("issuer", "audience", *_CLAIMS, "roles", "leeway", *_LISTS, *_FILES, "certificate_name", *_TRUTHS)
-
-
-def load_identity_options(
-    config: Path | None, settings: Iterable[str], *, environment: Mapping[str, str]
-) -> IdentityOptions:
-    """The options of a process, from its file, its environment and its `--set`. Raises `Refusal`."""
-    values = load_section(IDENTITY, config, ())
-    for name, value in sorted(environment.items()):
-        if name.startswith(VARIABLES):
-            values[name.removeprefix(VARIABLES).lower()] = value
-    values.update(load_section(IDENTITY, None, settings))
-    return build_identity_options(values)
-
-
 def build_identity_options(values: Mapping[str, object]) -> IdentityOptions:
     """The options from the section as people write it. Raises `Refusal` with the key and the fix."""
     for key in values:
-        if key not in KEYS:
-            raise unknown_key(key, known=KEYS, where=IDENTITY)
-    chosen: dict[str, object] = {key: str(values[key]).strip() for key in ("issuer", "audience") if key in values}
-    chosen.update({key: _claim(values[key], key) for key in _CLAIMS if key in values})
-    chosen.update({key: _names(values[key], key) for key in _LISTS if key in values})
-    chosen.update({key: _file(values[key], key) for key in _FILES if key in values})
-    chosen.update({key: _truth(values[key], key) for key in _TRUTHS if key in values})
-    if "roles" in values:
-        chosen["roles"] = _roles(values["roles"])
-    if "leeway" in values:
-        chosen["leeway_ms"] = _leeway(values["leeway"])
-    if "certificate_name" in values:
-        chosen["certificate_name"] = _certificate_name(values["certificate_name"])
+        if key not in READERS:
+            raise unknown_key(key, known=READERS, where=IDENTITY)
+    chosen = {_FIELDS.get(key, key): READERS[key](value, key) for key, value in values.items()}
     options = IdentityOptions(**chosen)  # type: ignore[arg-type]
     _check_together(options)
     return options
@@ -176,6 +145,10 @@ def _check_together(options: IdentityOptions) -> None:
         )
 
 
+def _text(value: object, _key: str) -> str:
+    return str(value).strip()
+
+
 def _bad(key: str, value: object, problem: str, fix: str) -> Refusal:
     return Refusal(field=f"identity.{key}", problem=f"{shown(value)} is {problem}", fix=fix)
 
@@ -193,7 +166,7 @@ def _names(value: object, key: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in names if name.strip())
 
 
-def _roles(value: object) -> dict[str, Role]:
+def _roles(value: object, _key: str) -> dict[str, Role]:
     pairs = dict(pair.partition("=")[::2] for pair in value.split(",")) if isinstance(value, str) else value
     if not isinstance(pairs, dict) or not all(isinstance(name, str) for name in pairs):
         raise _bad("roles", value, "no mapping", "write 'value-of-the-claim: admin', one a line")
@@ -209,7 +182,7 @@ def _roles(value: object) -> dict[str, Role]:
     return {name.strip(): Role(role) for name, role in pairs.items()}
 
 
-def _leeway(value: object) -> Millis:
+def _leeway(value: object, _key: str) -> Millis:
     leeway = parse_duration(str(value), field="identity.leeway")
     if leeway > LEEWAY_MAX:
         raise _bad("leeway", value, "more than 5 minutes", "set the clocks by NTP, and give less")
@@ -232,9 +205,33 @@ def _truth(value: object, key: str) -> bool:
     return text in _YES
 
 
-def _certificate_name(value: object) -> str:
+def _certificate_name(value: object, _key: str) -> str:
     text = str(value)
     if text not in CERTIFICATE_NAMES:
         near = did_you_mean(text, CERTIFICATE_NAMES)
         raise _bad("certificate_name", value, "not known", f"{near}use one of {listed(CERTIFICATE_NAMES)}")
     return text
+
+
+READERS: Mapping[str, Callable[[object, str], object]] = {
+    "issuer": _text,
+    "audience": _text,
+    "user_claim": _claim,
+    "groups_claim": _claim,
+    "roles_claim": _claim,
+    "roles": _roles,
+    "leeway": _leeway,
+    "admins": _names,
+    "operators": _names,
+    "viewers": _names,
+    "agents": _names,
+    "client_ca": _file,
+    "tls_certificate": _file,
+    "tls_key": _file,
+    "tls_ca": _file,
+    "certificate_name": _certificate_name,
+    "os_users": _truth,
+    "insecure_plaintext": _truth,
+}
+"""What is made of each key, from its value as people write it and its name."""
+_FIELDS = {"leeway": "leeway_ms"}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,6 +10,7 @@ from tenure.domain.nearest import unknown_key
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import MINUTE, Millis, parse_duration
 
+REPAIR = "repair"
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
 
@@ -34,36 +35,22 @@ class RepairOptions:
         return bool(self.command or self.webhook)
 
 
-KEYS = ("command", "webhook", "secret_file", "time_limit", "attempts", "test")
-
-
 def build_repair_options(values: Mapping[str, object]) -> RepairOptions:
     """The options from the section as people write it. Raises `Refusal` with the key and the fix."""
     for key in values:
-        if key not in KEYS:
-            raise unknown_key(key, known=KEYS, where="repair")
-    command, webhook = _command(values.get("command", "")), str(values.get("webhook", ""))
-    if command and webhook:
+        if key not in READERS:
+            raise unknown_key(key, known=READERS, where=REPAIR)
+    chosen = {_FIELDS.get(key, key): READERS[key](value, key) for key, value in values.items()}
+    options = RepairOptions(**chosen)  # type: ignore[arg-type]
+    if options.command and options.webhook:
         raise Refusal(field="repair", problem="both a command and a webhook", fix="keep one of them")
-    if webhook and urlsplit(webhook).scheme not in ("http", "https"):
-        raise Refusal(field="repair.webhook", problem=f"{webhook[:80]!r} is no web address", fix="write https://...")
-    if webhook and "secret_file" not in values:
+    if options.webhook and not options.secret:
         fix = "name a file with the secret that signs what is sent"
         raise Refusal(field="repair.secret_file", problem="missing beside a webhook", fix=fix)
-    time_limit_ms = parse_duration(str(values.get("time_limit", "30m")), field="repair.time_limit")
-    if time_limit_ms == 0:
-        raise Refusal(field="repair.time_limit", problem="0 leaves no time for it", fix="give a duration, 30m say")
-    return RepairOptions(
-        command=command,
-        webhook=webhook,
-        secret=_secret(Path(str(values["secret_file"]))) if "secret_file" in values else b"",
-        time_limit_ms=time_limit_ms,
-        attempts=_attempts(values.get("attempts", 5)),
-        test=_truth(values.get("test", True)),
-    )
+    return options
 
 
-def _command(value: object) -> tuple[str, ...]:
+def _command(value: object, _key: str) -> tuple[str, ...]:
     if isinstance(value, list):
         return tuple(str(word) for word in value)
     try:
@@ -72,7 +59,22 @@ def _command(value: object) -> tuple[str, ...]:
         raise Refusal(field="repair.command", problem=str(error), fix="close the quotes, or write a list") from error
 
 
-def _secret(path: Path) -> bytes:
+def _webhook(value: object, _key: str) -> str:
+    webhook = str(value)
+    if webhook and urlsplit(webhook).scheme not in ("http", "https"):
+        raise Refusal(field="repair.webhook", problem=f"{webhook[:80]!r} is no web address", fix="write https://...")
+    return webhook
+
+
+def _time_limit(value: object, _key: str) -> Millis:
+    time_limit_ms = parse_duration(str(value), field="repair.time_limit")
+    if time_limit_ms == 0:
+        raise Refusal(field="repair.time_limit", problem="0 leaves no time for it", fix="give a duration, 30m say")
+    return time_limit_ms
+
+
+def _secret(value: object, _key: str) -> bytes:
+    path = Path(str(value))
     try:
         secret = path.read_bytes().strip()
     except OSError as error:
@@ -83,15 +85,27 @@ def _secret(path: Path) -> bytes:
     return secret
 
 
-def _attempts(value: object) -> int:
+def _attempts(value: object, _key: str) -> int:
     text = str(value)
     if not text.isdigit() or int(text) < 1:
         raise Refusal(field="repair.attempts", problem=f"{text[:20]!r} is no number of attempts", fix="give 1 or more")
     return int(text)
 
 
-def _truth(value: object) -> bool:
+def _truth(value: object, _key: str) -> bool:
     text = str(value).lower()
     if text not in (*_YES, *_NO):
         raise Refusal(field="repair.test", problem=f"{text[:20]!r} is no yes or no", fix="write true or false")
     return text in _YES
+
+
+READERS: Mapping[str, Callable[[object, str], object]] = {
+    "command": _command,
+    "webhook": _webhook,
+    "secret_file": _secret,
+    "time_limit": _time_limit,
+    "attempts": _attempts,
+    "test": _truth,
+}
+"""What is made of each key, from its value as people write it and its name."""
+_FIELDS = {"secret_file": "secret", "time_limit": "time_limit_ms"}

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,17 @@ from tenure.domain.refusal import Refusal
 from tenure.events.fact import Fact
 from tenure.log.jetstream import JetStreamLog
 from tenure.log.lease import Lease
-from tenure.log.options import add_log_arguments, log_access
+from tenure.log.options import log_access
 from tenure.log.port import Log, Unavailable
 from tenure.runtime.clock import Clock, WallClock
 from tenure.runtime.leadership import Leadership
 from tenure.runtime.loop import Loop
-from tenure.runtime.options import Connection, load_policy
+from tenure.runtime.options import Connection, build_policy
 from tenure.runtime.own_folder import OwnFolder
 from tenure.runtime.role import Role, S
+from tenure.runtime.settings.flags import add_flags, flags_given, tell_arguments
+from tenure.runtime.settings.given import Settings, load_settings
+from tenure.runtime.settings.table import POLICY
 from tenure.runtime.snapshot import SnapshotStore
 from tenure.runtime.telemetry import set_up_logging
 
@@ -37,29 +40,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What a role's process was started with. `arguments` holds the role's own options."""
+    """What a role's process was started with. `arguments` holds what has a flag, `settings` everything."""
 
     role: str
     connection: Connection
     policy: Policy
     ready_file: Path | None
     arguments: argparse.Namespace
+    settings: Settings = field(default_factory=lambda: Settings({}))
 
 
 def argument_parser(role: str, description: str) -> argparse.ArgumentParser:
     """The options every role has; a role adds its own."""
     parser = argparse.ArgumentParser(prog=f"tenure serve {role}", description=description)
-    add_log_arguments(parser)
-    parser.add_argument("--cluster", default=os.environ.get("TENURE_CLUSTER", "tenure"), help="name of the log")
-    parser.add_argument("--data", type=Path, required=True, help="folder for snapshots and other local files")
-    parser.add_argument(
-        "--clickhouse", default=os.environ.get("TENURE_CLICKHOUSE"), help="http://host:port of ClickHouse"
-    )
-    parser.add_argument("--clickhouse-token-file", type=Path, help="file with its password")
-    parser.add_argument("--config", type=Path, help="YAML file with a `policy:` section")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KNOB=VALUE", help="a policy knob; wins over --config"
-    )
+    add_flags(parser, role)
     parser.add_argument("--ready-file", type=Path, help="written when the role has caught up with the log")
     return parser
 
@@ -72,26 +66,43 @@ def run_service(
 ) -> int:
     """Parse, run until SIGTERM or SIGINT, and turn trouble into one line and an exit status."""
     arguments = parser.parse_args(argv)
-    set_up_logging(role)
     try:
-        service = Service(
-            role=role,
-            connection=Connection(
-                log=log_access(arguments, client=role),
-                cluster=arguments.cluster,
-                data=arguments.data,
-                clickhouse_url=arguments.clickhouse,
-                clickhouse_token_file=arguments.clickhouse_token_file,
-            ),
-            policy=load_policy(arguments.config, arguments.set),
-            ready_file=arguments.ready_file,
-            arguments=arguments,
-        )
+        service = make_service(role, arguments)
+        set_up_logging(role, level=str(service.settings.value("telemetry.log_level")))
         uvloop.run(serve(service))
     except (Refusal, Unavailable, OSError) as trouble:
         print(f"tenure serve {role}: {trouble}", file=sys.stderr)
         return 1
     return 0
+
+
+def make_service(role: str, arguments: argparse.Namespace) -> Service:
+    """What the arguments, the environment and the file say. Raises `Refusal`."""
+    settings = load_settings(
+        role=role,
+        config=arguments.config,
+        environment=os.environ,
+        flags=flags_given(arguments, role),
+        sets=arguments.set,
+    )
+    tell_arguments(settings, arguments)
+    if arguments.data is None:
+        fix = "give the folder for snapshots and other local files: --data DIR, or data: DIR in the file"
+        raise Refusal(field="--data", problem="not given", fix=fix)
+    return Service(
+        role=role,
+        connection=Connection(
+            log=log_access(settings.values("nats"), client=role),
+            cluster=arguments.cluster,
+            data=arguments.data,
+            clickhouse_url=arguments.clickhouse,
+            clickhouse_token_file=arguments.clickhouse_token_file,
+        ),
+        policy=build_policy(settings.section(POLICY)),
+        ready_file=arguments.ready_file,
+        arguments=arguments,
+        settings=settings,
+    )
 
 
 def stop_on_signals() -> asyncio.Event:

@@ -1,10 +1,7 @@
-"""Which sources of signals are read, how often, and from where: the `signals:` section of the configuration.
-
-docs/health.md lists the keys; `--set signals.KEY=VALUE` wins over the file.
-"""
+"""Which sources of signals are read, how often, and from where: the `signals:` section of the configuration."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +21,7 @@ INTERVALS: Mapping[str, Millis | None] = {
     "dcgm": None,
 }
 """Each source and how often it is read on a real host; None: only if the configuration says how often."""
+SIGNALS = "signals"
 READABLE = ("dcgm-diag", "dcgm-policy", "gpu-burn", "nvidia-smi", "nvidia-smi-csv", "nvidia-smi-q", "nvlink")
 """Tools whose output a check can have read, instead of going by its exit code."""
 _SHORTEST_MS: Millis = SECOND // 10
@@ -66,10 +64,7 @@ class SignalOptions:
     checks: tuple[CheckOption, ...] = ()
 
 
-_COMMANDS = {"smi_command": "smi", "dcgm_command": "dcgm"}
-_PATHS = ("kernel_log", "fabric_log", "sysfs", "proc")
 _CHECK_KEYS = ("name", "command", "every", "limit", "reads")
-_KEYS = (*INTERVALS, *_COMMANDS, *_PATHS, "host", "paths", "ports_up", "gpus", "checks")
 
 
 def build_signal_options(values: Mapping[str, object], *, real_host: bool) -> SignalOptions:
@@ -80,27 +75,20 @@ def build_signal_options(values: Mapping[str, object], *, real_host: bool) -> Si
     every_ms = {name: length for name, length in INTERVALS.items() if length is not None} if real_host else {}
     chosen: dict[str, object] = {}
     for key, value in values.items():
-        if key in INTERVALS:
+        if key not in READERS:
+            raise unknown_key(key, known=READERS, where=SIGNALS)
+        read = READERS[key](value, key)
+        if key not in INTERVALS:
+            chosen[_FIELDS.get(key, key)] = read
+        elif read is None:
             every_ms.pop(key, None)
-            if value is not False and str(value).lower() not in _OFF:
-                every_ms[key] = _interval(value, key)
-        elif key in _PATHS:
-            chosen[key] = Path(str(value))
-        elif key in _COMMANDS:
-            chosen[_COMMANDS[key]] = _words(value, key)
-        elif key == "paths":
-            chosen[key] = tuple(Path(path) for path in _words(value, key))
-        elif key == "ports_up":
-            chosen[key] = _words(value, key)
-        elif key == "gpus":
-            chosen[key] = _count(value, key)
-        elif key == "host":
-            chosen[key] = check_word(str(value), field="signals.host")
-        elif key == "checks":
-            chosen[key] = _checks(value)
         else:
-            raise unknown_key(key, known=_KEYS, where="signals")
+            every_ms[key] = read  # type: ignore[assignment]
     return dataclasses.replace(SignalOptions(every_ms=every_ms), **chosen)  # type: ignore[arg-type]
+
+
+def _every(value: object, key: str) -> Millis | None:
+    return None if value is False or str(value).lower() in _OFF else _interval(value, key)
 
 
 def _interval(value: object, key: str) -> Millis:
@@ -124,7 +112,19 @@ def _count(value: object, key: str) -> int:
     return int(text)
 
 
-def _checks(value: object) -> tuple[CheckOption, ...]:
+def _path(value: object, _key: str) -> Path:
+    return Path(str(value))
+
+
+def _paths(value: object, key: str) -> tuple[Path, ...]:
+    return tuple(Path(path) for path in _words(value, key))
+
+
+def _host(value: object, _key: str) -> str:
+    return check_word(str(value), field="signals.host")
+
+
+def _checks(value: object, _key: str) -> tuple[CheckOption, ...]:
     if not isinstance(value, list):
         raise Refusal(field="signals.checks", problem="not a list", fix="write - {name: N, command: [PATH]} lines")
     checks = tuple(_check(entry) for entry in value)
@@ -152,3 +152,21 @@ def _check(entry: object) -> CheckOption:
             fix=f"one of {', '.join(READABLE)}",
         )
     return CheckOption(name=name, command=_words(entry["command"], f"checks.{name}.command"), reads=reads, **lengths)
+
+
+READERS: Mapping[str, Callable[[object, str], object]] = {
+    **dict.fromkeys(INTERVALS, _every),
+    "host": _host,
+    "kernel_log": _path,
+    "fabric_log": _path,
+    "sysfs": _path,
+    "proc": _path,
+    "paths": _paths,
+    "ports_up": _words,
+    "gpus": _count,
+    "smi_command": _words,
+    "dcgm_command": _words,
+    "checks": _checks,
+}
+"""What is made of each key, from its value as people write it and its name."""
+_FIELDS = {"smi_command": "smi", "dcgm_command": "dcgm"}

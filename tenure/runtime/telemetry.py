@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
-def set_up_logging(role: str) -> None:
-    """Send this process's log lines to stderr, one line each, with the role's name."""
+def set_up_logging(role: str, *, level: str) -> None:
+    """Send this process's log lines of at least `level` to stderr, one line each, with the role's name."""
     logging.basicConfig(
-        level=os.environ.get("TENURE_LOG_LEVEL", "INFO").upper(),
+        level=level.upper(),
         stream=sys.stderr,
         format=f"%(asctime)s {role} %(levelname)s %(message)s",
     )

@@ -22,10 +22,7 @@ from tenure.domain.refusal import Refusal
 from tenure.domain.tree_check import check_tree
 from tenure.runtime.budgets_file import load_budgets
 from tenure.runtime.cluster_file import load_cluster, parse_hosts
-from tenure.runtime.identity_options import build_identity_options
-from tenure.runtime.options import IDENTITY, REPAIR, SIGNALS, load_policy, load_section
-from tenure.runtime.repair_options import build_repair_options
-from tenure.runtime.signal_options import build_signal_options
+from tenure.runtime.settings.given import load_settings
 
 HOSTS = parse_hosts("2x8")
 TREE = check_tree({"budgets": {"a": {"share": 50, "children": {"x": {"share": 40}}}, "b": {"share": 50}}})
@@ -69,7 +66,20 @@ signals:
   checks: [{name: disk, command: [/bin/true], every: 60s, limit: 5s}]
 """
 REPAIR_OPTIONS = "repair: {command: [/opt/repair], attempts: 2, test: true}\n"
+CONNECTIONS = """\
+cluster: east
+nats: {url: tls://n1:4222, insecure: false}
+clickhouse: {url: http://c:8123}
+agent: {hosts: 2x2, memory_per_gpu: 120GiB, pids_max: 4096, provider: virtual}
+engine: {fsync: true, drain_seconds: 0.5}
+"""
 IDENTITY_OPTIONS = "identity: {issuer: https://id.example.org, audience: tenure, admins: [ana]}\n"
+
+
+def read_settings(path: Path) -> object:
+    """As `tenure config check` and every role read it."""
+    settings = load_settings(role="", config=path, environment={})
+    return [settings.value(name) for name in settings.given]
 
 
 def read_outages(source: Source) -> Read:
@@ -90,10 +100,11 @@ READERS: dict[str, tuple[Read, str]] = {
     "faults": (lambda path: read_faults(path, hosts=HOSTS), FAULTS),
     "cluster": (load_cluster, CLUSTER),
     "budgets": (load_budgets, BUDGETS),
-    "policy": (lambda path: load_policy(path, ()), POLICY),
-    "signals": (lambda path: build_signal_options(load_section(SIGNALS, path, ()), real_host=True), SIGNAL_OPTIONS),
-    "repair": (lambda path: build_repair_options(load_section(REPAIR, path, ())), REPAIR_OPTIONS),
-    "identity": (lambda path: build_identity_options(load_section(IDENTITY, path, ())), IDENTITY_OPTIONS),
+    "policy": (read_settings, POLICY),
+    "signals": (read_settings, SIGNAL_OPTIONS),
+    "repair": (read_settings, REPAIR_OPTIONS),
+    "identity": (read_settings, IDENTITY_OPTIONS),
+    "connections": (read_settings, CONNECTIONS),
 }
 WORDS = (
     "", "-1", "0", "1", "0.5", "1e300", "-1e300", "1e999", ".nan", "nan", "inf", ".inf", "9" * 400, "0x10", "1_000",

@@ -7,7 +7,8 @@ import pytest
 from services.agent.signals.check import PARSERS
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import MINUTE, SECOND
-from tenure.runtime.options import load_policy, load_section
+from tenure.runtime.options import build_policy
+from tenure.runtime.settings.given import load_settings
 from tenure.runtime.signal_options import INTERVALS, READABLE, CheckOption, build_signal_options
 
 
@@ -69,10 +70,10 @@ def test_one_file_serves_all_roles(tmp_path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("policy:\n  heartbeat: 2s\nsignals:\n  kernel: 1s\n  checks:\n  - {name: a, command: [b]}\n")
     settings = ["signals.kernel=2s", "lookback=8d"]
-    assert load_policy(file, settings).heartbeat_ms == 2 * SECOND
-    values = load_section("signals", file, settings)
+    agent = load_settings(role="agent", config=file, environment={}, sets=settings)
+    assert build_policy(agent.section("policy")).heartbeat_ms == 2 * SECOND
+    values = agent.section("signals")
     assert build_signal_options(values, real_host=False).every_ms == {"kernel": 2 * SECOND}
-    assert load_section("signals", None, []) == {}
 
 
 def test_every_tool_that_can_be_named_is_read() -> None:

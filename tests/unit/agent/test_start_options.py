@@ -1,31 +1,22 @@
 """What an agent's operator may ask of what is started, and what the process must be able to see to."""
 
-import argparse
 import os
 from pathlib import Path
 
 import pytest
 
 from services.agent.process import cgroups
-from services.agent.start_options import add_start_arguments, parse_size, start_rules
+from services.agent.start_options import start_rules
 from services.agent.starting import Rules
-from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
-from tenure.log.access import Access
-from tenure.runtime.options import Connection
 from tenure.runtime.run_signing import make_signing_keys
-from tenure.runtime.service import Service
+from tenure.runtime.service import argument_parser, make_service
 
 
 def rules(tmp_path: Path, *options: str, provider: str = "virtual", url: str = "nats://127.0.0.1:1") -> Rules:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--provider", default=provider)
-    add_start_arguments(parser)
-    connection = Connection(log=Access(url=url), cluster="c", data=tmp_path)
-    arguments = parser.parse_args(options)
-    return start_rules(
-        Service(role="agent", connection=connection, policy=Policy(), ready_file=None, arguments=arguments)
-    )
+    parser = argument_parser("agent", "An agent.")
+    given = ["--provider", provider, "--nats", url, "--data", str(tmp_path), *options]
+    return start_rules(make_service("agent", parser.parse_args(given)))
 
 
 def test_by_default_a_machine_of_its_own_trusts_itself(tmp_path: Path) -> None:
@@ -72,14 +63,3 @@ def test_limits_are_per_replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     given = rules(tmp_path, "--memory-per-gpu", "120G", "--pids-max", "4096")
     assert (given.memory_per_gpu_bytes, given.pids_max) == (120 << 30, 4096)
     assert given.cgroups.endswith("/True")
-
-
-@pytest.mark.parametrize("text", ["120", "0G", "-1G", "1.5G", "G", "1P", "1 G"])
-def test_what_is_no_size_is_named(text: str) -> None:
-    with pytest.raises(Refusal, match="--memory-per-gpu"):
-        parse_size(text, field="--memory-per-gpu")
-
-
-def test_sizes_are_powers_of_1024() -> None:
-    for text, size in (("", 0), ("1K", 1024), ("2M", 2 << 20), ("3GiB", 3 << 30), ("1T", 1 << 40)):
-        assert parse_size(text, field="x") == size

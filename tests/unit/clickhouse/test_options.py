@@ -27,7 +27,7 @@ def test_sizes_and_switches():
         (["--port", "70000"], "--port"),
         (["--memory", "lots"], "--memory"),
         (["--memory", "1MiB"], "--memory"),
-        (["--body-max", "1 MB"], "--body-max"),
+        (["--body-max", "1 XB"], "--body-max"),
         (["--connections", "0"], "--connections"),
         (["--statement-seconds", "0"], "--statement-seconds"),
     ],

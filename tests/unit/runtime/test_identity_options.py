@@ -7,12 +7,13 @@ import pytest
 from tenure.domain.refusal import Refusal
 from tenure.domain.rights import Caller, Role
 from tenure.runtime.identity_options import (
+    IDENTITY,
     IdentityOptions,
     build_identity_options,
     certificate_name,
     check_reach,
-    load_identity_options,
 )
+from tenure.runtime.settings.given import load_settings
 from tests.checks.certificates import Authority
 
 ISSUER = {"issuer": "https://login.lab.example", "audience": "tenure"}
@@ -28,11 +29,13 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path)
         "identity:\n  issuer: https://a.example\n  audience: file\n  user_claim: file\n"
         "  roles: {gpu-admins: admin}\n  operators: [olga, 'group:ops']\n"
     )
-    options = load_identity_options(
-        config,
-        ["identity.user_claim=flag", "lookback=7d"],
+    gateway = load_settings(
+        role="gateway",
+        config=config,
         environment={"TENURE_IDENTITY_AUDIENCE": "environment", "TENURE_IDENTITY_USER_CLAIM": "x", "HOME": "/"},
+        sets=["identity.user_claim=flag", "lookback=7d"],
     )
+    options = build_identity_options(gateway.section(IDENTITY))
     assert (options.issuer, options.audience, options.user_claim) == ("https://a.example", "environment", "flag")
     assert options.roles == {"gpu-admins": Role.ADMIN}
     assert options.operators == ("olga", "group:ops")
