@@ -1,4 +1,4 @@
-"""What the read model holds of each thing: one entry a job, a run, a host, an idempotency key, a change of a budget.
+"""What the read model holds of each thing: one entry a job, a run, a host, a change of a budget.
 
 Entries belong to the state alone, which changes them in place; the values inside are frozen. They are kept small: there
 are tens of thousands of jobs.
@@ -112,18 +112,6 @@ class HostEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     def held(self) -> int:
         """GPUs that runs hold."""
         return sum(self.runs.values())
-
-
-class KeyEntry(msgspec.Struct, kw_only=True, gc=False):
-    """What an idempotency key stands for: `count` jobs from `first` on, and a digest of all they ask for.
-
-    `seen` of them are in the log. Fewer than `count`: the batch was cut short, and is completed when it is sent again.
-    """
-
-    first: JobId
-    count: int
-    body: str
-    seen: int = 1
 
 
 class BudgetChange(msgspec.Struct, kw_only=True, frozen=True):

@@ -8,11 +8,11 @@ from services.gateway.entries import (
     Held,
     HostEntry,
     JobEntry,
-    KeyEntry,
     ReservedEntry,
     RunEntry,
     hosts_of,
 )
+from services.gateway.keys import KeyEntry
 from services.gateway.policy.resubmission import body_of
 from services.gateway.policy.transitions import finished_state, next_state
 from services.gateway.reasons_in_words import BY_AUTOMATION, say_why
@@ -81,14 +81,14 @@ def _job_submitted(state: State, fact: JobSubmitted) -> None:
     _know(state, fact.job, fact.spec, fact.at)
     if fact.idempotency_key is None:
         return
-    key, batch = (fact.spec.user, fact.idempotency_key), fact.batch
-    known = state.keys.get(key)
-    if known is not None:
-        known.seen += 1
-    elif batch is None:
-        state.remember(key, KeyEntry(first=fact.job, count=1, body=body_of([fact.spec])))
+    user, key, batch = fact.spec.user, fact.idempotency_key, fact.batch
+    if state.keys.count(user, key):
+        return
+    if batch is None:
+        entry = KeyEntry(first=fact.job, count=1, body=body_of([fact.spec]))
     else:
-        state.remember(key, KeyEntry(first=batch.first, count=batch.count, body=batch.body))
+        entry = KeyEntry(first=batch.first, count=batch.count, body=batch.body)
+    state.keys.remember(user, key, entry)
 
 
 def _know(state: State, job: JobId, spec: JobSpec, submitted_at: Millis) -> JobEntry:

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from services.gateway.decider import check_submission
-from services.gateway.entries import KeyEntry
 from services.gateway.gateway import Gateway
 from services.gateway.identity.asking import require, who
+from services.gateway.keys import KeyEntry
 from services.gateway.limits import Limits
 from services.gateway.policy.resubmission import check_same, submitted_facts
 from services.gateway.refusals import Away, Full
@@ -42,7 +42,7 @@ class Intake:
         state = gateway.state
         for budget in dict.fromkeys(spec.budget for spec in specs):
             require(Right.SUBMIT, tree=state.tree, budget=budget)
-        known = state.keys.get((specs[0].user, key)) if key else None
+        known = state.keys.get(specs[0].user, key) if key else None
         if known is not None:
             return await self._again(known, specs, key=key)
         await self._limits.count(specs[0].user)
@@ -73,7 +73,7 @@ class Intake:
     async def _winner(self, specs: Sequence[JobSpec], position: Position, *, key: str) -> KeyEntry:
         """What the key stands for when somebody else claimed it a moment ago."""
         await self._gateway.folded(position)
-        known = self._gateway.state.keys.get((specs[0].user, key))
+        known = self._gateway.state.keys.get(specs[0].user, key)
         if known is None:
             raise Away("the same idempotency_key is being used at this moment; try again")
         return known

@@ -9,8 +9,9 @@ from functools import cached_property
 
 import msgspec
 
-from services.gateway.entries import BudgetChange, Counts, Held, HostEntry, JobEntry, KeyEntry
+from services.gateway.entries import BudgetChange, Counts, Held, HostEntry, JobEntry
 from services.gateway.incidents import Incident, Incidents
+from services.gateway.keys import Keys, Packed
 from tenure.domain.ids import LOG_START, BudgetPath, HostId, JobId, Position, RunId, UserName
 from tenure.domain.reasons import JobState
 from tenure.domain.shape import ClusterShape, shape_of
@@ -18,10 +19,7 @@ from tenure.domain.tree import BudgetTree
 from tenure.events.ranking import RankingPublished, Standing
 
 OVER_KEPT = 20_000
-KEYS_KEPT = 100_000
 WAITING = (JobState.SUBMITTED, JobState.QUEUED)
-Key = tuple[UserName, str]
-"""An idempotency key in the scope of its user."""
 
 
 class Ranking:
@@ -65,8 +63,7 @@ class State:
         """The last fact in the lane that a change of the tree is conditional on."""
         self.ranking: Ranking | None = None
         self.incidents = Incidents()
-        self.keys: dict[Key, KeyEntry] = {}
-        self.key_order: deque[Key] = deque()
+        self.keys = Keys()
         self.changed: dict[str, None] = {}
         """Scratch: ids of jobs and hosts that changed since the last `decide`."""
 
@@ -110,13 +107,6 @@ class State:
             del self.jobs[self.over.popleft()]
             self.forgotten += 1
 
-    def remember(self, key: Key, entry: KeyEntry) -> None:
-        """What a key stands for; forget the oldest when there are too many."""
-        self.keys[key] = entry
-        self.key_order.append(key)
-        if len(self.key_order) > KEYS_KEPT:
-            del self.keys[self.key_order.popleft()]
-
     def _count(self, entry: JobEntry, change: int) -> None:
         spec = entry.spec
         if entry.state in WAITING:
@@ -145,7 +135,7 @@ class Saved(msgspec.Struct, kw_only=True):
     ranking: RankingPublished | None
     incidents: list[Incident]
     lost_on: list[tuple[RunId, HostId]]
-    keys: list[tuple[Key, KeyEntry]]
+    keys: list[Packed]
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -176,7 +166,7 @@ def dump(state: State) -> bytes:
             ranking=None if state.ranking is None else state.ranking.fact,
             incidents=list(state.incidents.by_id.values()),
             lost_on=list(state.incidents.lost_on.items()),
-            keys=[(key, state.keys[key]) for key in state.key_order],
+            keys=state.keys.packed(),
         )
     )
 
@@ -198,6 +188,5 @@ def load(payload: bytes) -> State:
     state.changes, state.budget_lane = saved.changes, saved.budget_lane
     state.ranking = None if saved.ranking is None else Ranking(saved.ranking)
     state.incidents = Incidents(saved.incidents, saved.lost_on)
-    for key, entry_of_key in saved.keys:
-        state.remember(key, entry_of_key)
+    state.keys = Keys(saved.keys)
     return state

@@ -12,7 +12,7 @@ from tenure.events.fact import Fact, Lane, Recorded
 ATOMIC_MAX = 1_000
 """An append of up to this many facts is written whole or not at all; a longer one in several such parts, in order."""
 ID_MAX = 256
-IDS_REMEMBERED_S = 600
+IDS_REMEMBERED_S = 120
 """How long the log surely knows an id again. A fact sent again later may stand twice: its readers must bear that."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from services.gateway.entries import KeyEntry
+from services.gateway.keys import KeyEntry
 from services.gateway.refusals import AlreadyExists
 from tenure.domain.ids import FactId, JobId, UserName
 from tenure.domain.job import JobSpec

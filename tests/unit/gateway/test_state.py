@@ -4,9 +4,11 @@ import random
 
 import pytest
 
+from services.gateway import keys as keys_module
 from services.gateway import state as state_module
 from services.gateway.evolve import evolve
 from services.gateway.history import job_from_story
+from services.gateway.keys import KeyEntry
 from services.gateway.policy.listing import count_jobs, list_jobs
 from services.gateway.policy.totals import budgets_in_use, cluster_total
 from services.gateway.state import State, dump, initial, load
@@ -123,10 +125,14 @@ def test_only_the_newest_jobs_that_are_over_are_kept(monkeypatch: pytest.MonkeyP
 
 
 def test_only_the_newest_keys_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_module, "KEYS_KEPT", 3)
+    monkeypatch.setattr(keys_module, "KEYS_KEPT", 3)
     facts = a_log(2)
     keyed = [r.fact for r in facts if isinstance(r.fact, JobSubmitted) and r.fact.idempotency_key]
-    assert list(fold(facts).keys) == [(fact.spec.user, fact.idempotency_key) for fact in keyed[-3:]]
+    kept = fold(facts).keys
+    first = [
+        known and known.first for known in (kept.get(fact.spec.user, fact.idempotency_key or "") for fact in keyed)
+    ]
+    assert first == [None] * (len(keyed) - 3) + [fact.job for fact in keyed[-3:]] and len(kept) == 3
 
 
 def test_a_key_counts_how_much_of_its_batch_is_there() -> None:
@@ -136,8 +142,9 @@ def test_a_key_counts_how_much_of_its_batch_is_there() -> None:
         part = BatchPart(first=JobId("j0"), number=number, count=4, body="b")
         fact = JobSubmitted(at=NOW, job=JobId(f"j{number}"), spec=spec, idempotency_key="k", batch=part)
         evolve(state, Recorded(Position(number + 1), fact))
-    known = state.keys[UserName("ana"), "k"]
-    assert (known.first, known.count, known.body, known.seen) == ("j0", 4, "b", 3)
+    known = state.keys.get(UserName("ana"), "k")
+    assert known == KeyEntry(first=JobId("j0"), count=4, body="b", seen=3)
+    assert state.keys.get(UserName("anak"), "") is state.keys.get(UserName("bo"), "k") is None
 
 
 def test_damaged_snapshots_are_refused() -> None:
