@@ -208,10 +208,19 @@ async def taking_part(
             leadership.retire()
             for part in parts:
                 part.cancel()
+    except BaseExceptionGroup as group_of_one:
+        raise _alone(group_of_one) from None
     finally:
         await leadership.leave()
         await leadership.close()
         folder.release()
+
+
+def _alone(error: BaseException) -> BaseException:
+    """What a task group wraps: whoever waits for a refusal, or reads its one line, is to have it as it was raised."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 async def announce_ready(service: Service, ready: asyncio.Event, details: dict[str, object]) -> None:
