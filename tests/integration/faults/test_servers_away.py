@@ -3,11 +3,14 @@
 S54 (the store of metrics is away and history counts as none), S67 (an outage of the control plane ends every run).
 """
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tenure.events.ranking import RankingPublished
+from tenure.runtime.nats_server import NatsServer
 from tests.e2e.roles import DECIDERS
 from tests.integration.faults.aftermath import check_aftermath
 from tests.integration.faults.lab import AGENTS, Lab, lab
@@ -37,6 +40,30 @@ def test_the_log_stands_still_for_longer_than_any_timeout(each: Lab) -> None:
             )
             assert len(load.marked("ended")) > before, "runs went on meanwhile, to their ends"
         load.more(20)
+    check_aftermath(each, load)
+
+
+def test_the_log_is_restarted_in_order_and_told_to_wind_down(each: Lab) -> None:
+    """SIGTERM, as an operator's restart does; the lame duck mode, which sends clients away before it ends; SIGHUP."""
+    nats = each.roles.nats
+    assert isinstance(nats, NatsServer)
+    with each.load(seed=3) as load:
+        for turn in range(4):
+            load.more(10 + turn)
+            nats.stop()
+            nats.start()
+        load.more(10)
+        assert nats.pid is not None
+        os.kill(nats.pid, signal.SIGUSR2)
+        each.roles.until(
+            lambda: "Closing existing clients" in nats.log_file.read_text() or None,
+            what="the server to ask its clients to go",
+        )
+        nats.stop()
+        nats.start()
+        load.more(10)
+        os.kill(nats.pid, signal.SIGHUP)
+        load.more(10)
     check_aftermath(each, load)
 
 
