@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import jwt
 import pytest
 from google.protobuf.descriptor import FileDescriptor
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -323,6 +324,19 @@ def test_on_loopback_the_operating_system_says_who_it_is() -> None:
         assert users == ["ana", answer.user]
 
     play(MemoryUnderTest(), scenario)
+
+
+def test_a_token_of_nobody_known_here_is_not_made_up_for_by_the_operating_system(people: People) -> None:
+    """Whoever shows a token wants to be who it names, with the rights of that: never more."""
+    foreign = jwt.encode({"iss": "https://elsewhere.example", "sub": "ana"}, "k" * 32, algorithm="HS256")
+
+    async def scenario(rig: Rig) -> None:
+        identity = identity_pb2_grpc.IdentityStub(rig.channel)
+        for credentials in (bearer(foreign), {"metadata": (("authorization", "Basic YW5hOmFuYQ=="),)}):
+            asked = identity.WhoAmI(identity_pb2.WhoAmIRequest(), **credentials)
+            await refused(asked, "UNAUTHENTICATED")
+
+    play(MemoryUnderTest(), scenario, local_key=people.key)
 
 
 CALLER = """

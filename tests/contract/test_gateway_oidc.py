@@ -212,6 +212,28 @@ def test_a_verified_token_is_kept_until_it_expires() -> None:
     asyncio.run(scenario())
 
 
+class Everything:
+    """A source that takes every certificate, and no token."""
+
+    async def identify(self, credentials: Credentials) -> Known | None:
+        if credentials.token:
+            raise Unauthenticated(field="token", problem="no good", fix="get a new one")
+        return Known(caller=Caller(user="ana"), how="test", until=time.time() + 60)
+
+
+def test_a_certificate_that_is_known_is_no_token() -> None:
+    """Certificates are no secrets: whoever sends the text of another's in the place of a token is not them."""
+    certificate = b"-----BEGIN CERTIFICATE----- of ana"
+
+    async def scenario() -> None:
+        authenticator = Authenticator([Everything()], clock=time.time)
+        await authenticator.identify(Credentials(peer=PEER, certificate=certificate))
+        with pytest.raises(Unauthenticated):
+            await authenticator.identify(Credentials(peer=PEER, token=certificate.decode()))
+
+    asyncio.run(scenario())
+
+
 def test_the_gateway_takes_the_issuers_word_and_nobody_elses(issuer: Issuer) -> None:
     """With an issuer the operating system is asked no more: a proxy on this machine would be everybody."""
 

@@ -30,8 +30,7 @@ class Authenticator:
         return Identity(caller=known.caller, how=known.how, address=_address(credentials.peer))
 
     async def _known(self, credentials: Credentials) -> Known:
-        proof = credentials.token.encode() or credentials.certificate
-        digest = hashlib.blake2b(proof, digest_size=32).digest() if proof else b""
+        digest = _digest(credentials)
         if digest:
             found = self._verified.get(digest)
             if found is not None and self._clock() < found[0]:
@@ -49,6 +48,15 @@ class Authenticator:
         self._verified.move_to_end(digest)
         if len(self._verified) > KEPT_MAX:
             self._verified.popitem(last=False)
+
+
+def _digest(credentials: Credentials) -> bytes:
+    """What stands for the proof, empty where none was sent: a token is never taken for the certificate it may quote."""
+    if credentials.token:
+        return hashlib.blake2b(credentials.token.encode(), digest_size=32, person=b"token").digest()
+    if credentials.certificate:
+        return hashlib.blake2b(credentials.certificate, digest_size=32, person=b"certificate").digest()
+    return b""
 
 
 def _nobody(credentials: Credentials) -> Unauthenticated:

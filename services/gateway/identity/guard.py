@@ -95,7 +95,7 @@ def credentials_of(context: Context) -> Credentials:
     """What the call brings."""
     token = ""
     for key, value in context.invocation_metadata() or ():
-        if key == _AUTHORIZATION and isinstance(value, str) and value[: len(_BEARER)].lower() == _BEARER:
-            token = value[len(_BEARER) :].strip()
+        if key == _AUTHORIZATION and isinstance(value, str):  # of another scheme: a token that is no good
+            token = value[len(_BEARER) :].strip() if value[: len(_BEARER)].lower() == _BEARER else value
     certificate = b"".join(context.auth_context().get(_CERTIFICATE, ()))
     return Credentials(peer=context.peer(), token=token, certificate=certificate)

@@ -63,7 +63,9 @@ class OsUsers:
         self._users: dict[int, Known] = {}
 
     async def identify(self, credentials: Credentials) -> Known | None:
-        """The owner of the socket at the other end."""
+        """The owner of the socket at the other end; None where a token says who it is, good or not."""
+        if credentials.token:
+            return None
         ends = self._ends_of(credentials.peer)
         if ends is None:
             return None
