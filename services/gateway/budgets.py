@@ -7,7 +7,7 @@ import time
 
 from services.gateway.answering import Context, answering
 from services.gateway.convert import from_budget, from_change
-from services.gateway.decider import change_tree
+from services.gateway.decider import change_tree, edited_tree
 from services.gateway.gateway import Gateway
 from services.gateway.history import History
 from services.gateway.identity.asking import require
@@ -50,6 +50,7 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
     async def SetShares(self, request: budgets_pb2.SetSharesRequest, context: Context) -> budgets_pb2.SetSharesResponse:
         """Change the tree, conditional on nobody else having changed what the decision was made on."""
         gateway = self._gateway
+        require(Right.LOOK, tree=gateway.state.tree)  # a refusal below may name budgets
         order = gateway.order(user=request.user, comment=request.comment)
         edits = [_edit(budget, merge=request.merge) for budget in request.budgets]
         if request.expected_position < 0:
@@ -57,15 +58,15 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
         passed = LOG_START
         for _ in range(TRIES):
             state = await gateway.read()
-            fact = change_tree(
+            tree = edited_tree(
                 state,
                 edits,
-                order,
                 merge=request.merge,
                 remove=request.remove,
                 expected_position=request.expected_position,
             )
-            _require_rights(state.tree, fact.tree)
+            _require_rights(state.tree, tree)
+            fact = change_tree(state, tree, order)
             try:
                 expect = Expect(lane=Lane.BUDGET, last=max(state.budget_lane, passed))
                 appended = await gateway.append([fact], expect=expect)

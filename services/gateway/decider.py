@@ -18,6 +18,7 @@ from tenure.domain.nearest import shown
 from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
 from tenure.domain.shape import HostKind, kind_of
+from tenure.domain.tree import BudgetTree
 from tenure.domain.tree_edit import BudgetEdit, check_in_use, edit_tree
 from tenure.domain.units import Millis
 from tenure.events.budgets import BudgetTreeChanged
@@ -80,23 +81,21 @@ def no_such_job(job: str) -> NotFound:
     return NotFound(field="job_id", problem=f"there is no job {shown(job)}", fix="see `tenure queue` for their ids")
 
 
-def change_tree(
-    state: State,
-    edits: Sequence[BudgetEdit],
-    order: Order,
-    *,
-    merge: bool,
-    remove: Sequence[str],
-    expected_position: int,
-) -> BudgetTreeChanged:
-    """The tree after an edit. Raises `Refusal`, `WrongState` if a budget with jobs would go, or `Outdated`."""
+def edited_tree(
+    state: State, edits: Sequence[BudgetEdit], *, merge: bool, remove: Sequence[str], expected_position: int
+) -> BudgetTree:
+    """The tree after an edit. Raises `Refusal`, or `Outdated`."""
     if expected_position and expected_position != state.tree_position:
         raise Outdated(
             field="expected_position",
             problem=f"the tree has changed since {expected_position}: it is at {state.tree_position}",
             fix="read the tree again and repeat the edit",
         )
-    tree = edit_tree(state.tree, edits=edits, merge=merge, remove=remove)
+    return edit_tree(state.tree, edits=edits, merge=merge, remove=remove)
+
+
+def change_tree(state: State, tree: BudgetTree, order: Order) -> BudgetTreeChanged:
+    """The tree as it is to be from now on. Raises `WrongState` if a budget with jobs would go."""
     try:
         check_in_use(state.tree, tree, in_use=budgets_in_use(state))
     except Refusal as refusal:
