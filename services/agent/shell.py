@@ -49,6 +49,8 @@ from tenure.runtime.signal_options import SIGNALS, SignalOptions, build_signal_o
 logger = logging.getLogger(__name__)
 
 VIRTUAL_MEMORY_MIB = 80 * 1024
+LOOK_EVERY_S = 15.0
+"""How often an agent asks how far it is behind the log, where anybody is told: there are thousands of them."""
 LEAVE_S = 10.0
 """How long a leaving agent waits for its replicas beyond their longest grace period; their keepers do without it."""
 
@@ -85,7 +87,7 @@ async def serve(service: Service) -> None:
     )
     try:
         own = role(service.policy, agent=agent, hosts=specs, machine=machine)
-        loop = await make_loop(service, own, log, perform=hands.perform, clock=clock)
+        loop = await make_loop(service, own, log, perform=hands.perform, clock=clock, look_every_s=LOOK_EVERY_S)
         hands.poke, hands.look_back = loop.poke, loop.look_back
         server = LogServer(logs, hands.replicas, is_over=hands.is_over, asker=access.inbox_prefix_of(GATEWAY))
 

@@ -10,6 +10,7 @@ from tenure.domain.refusal import Refusal
 from tenure.runtime.settings.flags import add_flags, flags_given, tell_arguments
 from tenure.runtime.settings.given import load_settings
 from tenure.runtime.settings.table import ENGINE
+from tenure.runtime.telemetry_options import TelemetryOptions, telemetry_options
 
 HOST = "127.0.0.1"
 """Loopback only: the embedded engine knows one user, so whoever may connect and has the token may do everything."""
@@ -34,7 +35,7 @@ class Options:
     body_bytes_max: int
     statement_s_max: int
     drain_s: float
-    log_level: str
+    telemetry: TelemetryOptions
 
 
 def parse_options(argv: Sequence[str] | None) -> Options:
@@ -59,7 +60,7 @@ def parse_options(argv: Sequence[str] | None) -> Options:
         body_bytes_max=given.body_max,
         statement_s_max=given.statement_seconds,
         drain_s=given.drain_seconds,
-        log_level=str(settings.value("telemetry.log_level")),
+        telemetry=telemetry_options(settings),
     )
 
 

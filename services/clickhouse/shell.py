@@ -15,7 +15,8 @@ from typing import IO, TYPE_CHECKING
 from services.clickhouse.engine_config import write_config
 from services.clickhouse.options import HOST, Options, parse_options
 from tenure.domain.refusal import Refusal
-from tenure.runtime.telemetry import set_up_logging
+from tenure.runtime.log_lines import set_up_logging
+from tenure.runtime.telemetry import tell_of
 
 if TYPE_CHECKING:
     from services.clickhouse.engine import Engine
@@ -31,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT. 0: stopped in order; 1: could not serve, with one line that says what to do."""
     try:
         options = parse_options(argv)
-        set_up_logging("clickhouse", level=options.log_level)
+        set_up_logging("clickhouse", options.telemetry)
         _serve(options)
     except (Refusal, OSError) as trouble:
         print(f"tenure serve clickhouse: {trouble}", file=sys.stderr)
@@ -43,6 +44,7 @@ def _serve(options: Options) -> None:
     # Blocked before the engine starts its threads, and waited for: while a statement runs, the engine has a handler
     # of its own on SIGINT, and a Ctrl-C would be lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    tell_of("clickhouse", log=os.environ.get("TENURE_CLUSTER", "tenure"), listen=options.telemetry.metrics_listen)
     with _own(options.data):
         _withdraw(options.ready_file)  # what a killed one left
         token = _token(options.token_file)

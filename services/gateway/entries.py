@@ -90,6 +90,7 @@ class HostEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     spec: HostSpec
     registered_at: Millis = 0
     state: HostState = HostState.SUSPECT
+    state_since: Millis = 0
     last_seen: Millis = 0
     available: int = 0
     runs: dict[RunId, int] = {}

@@ -13,6 +13,7 @@ from services.gateway.entries import (
     hosts_of,
 )
 from services.gateway.keys import KeyEntry
+from services.gateway.policy.contracts import breaks_contract
 from services.gateway.policy.resubmission import body_of
 from services.gateway.policy.transitions import finished_state, next_state
 from services.gateway.reasons_in_words import BY_AUTOMATION, say_why
@@ -164,6 +165,9 @@ def _run_stopping(state: State, fact: RunPreemptionRequested | RunStopRequested)
 
 
 def _run_preempted(state: State, fact: RunPreemptionRequested) -> None:
+    entry = state.jobs.get(fact.job)
+    if entry is not None and breaks_contract(fact, _run_of(entry, fact.run)):
+        state.contracts_broken += 1
     _run_stopping(state, fact)
     asker = state.jobs.get(JobId(fact.by)) if fact.escrow else None
     if asker is not None and not asker.state.final:
@@ -292,6 +296,8 @@ def _host_signal(state: State, fact: HostSignal) -> None:
 def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     entry = state.hosts.get(fact.host)
     if entry is not None:
+        if fact.state is not entry.state:
+            entry.state_since = fact.at
         entry.state, entry.last_seen = fact.state, max(entry.last_seen, fact.last_seen)
         if fact.state in _DRAINED:
             entry.drain_fatal, entry.drain_deadline, entry.drain_accepts = fact.fatal, fact.deadline, fact.accepts

@@ -2,13 +2,14 @@
 
 import asyncio
 import gc
+import logging
 from collections.abc import Sequence
 
 from services.gateway.clickhouse_history import ClickHouseHistory
 from services.gateway.decider import decide
 from services.gateway.evolve import READS, evolve
 from services.gateway.gateway import Gateway
-from services.gateway.metrics import fragmentation_gauges, measure
+from services.gateway.metrics import Measuring
 from services.gateway.output import Output
 from services.gateway.progress import Progress
 from services.gateway.server import Server
@@ -27,6 +28,8 @@ from tenure.runtime.service import (
     run_service,
     stop_on_signals,
 )
+
+logger = logging.getLogger(__name__)
 
 ROLE: Role[State] = Role(
     name="gateway", reads=READS, guard=None, initial=initial, evolve=evolve, decide=decide, dump=dump, load=load
@@ -54,17 +57,25 @@ async def serve(service: Service) -> None:
         await server.start(gateway, history, Output(progress, cluster=connection.cluster, connect=connect))
         announcing = asyncio.create_task(_announce(service, loop.caught_up, server.address))
         checking = asyncio.create_task(server.watch_health(gateway))
-        measuring = asyncio.create_task(measure(gateway, fragmentation_gauges()))
+        measuring = asyncio.create_task(Measuring(gateway, history, log.dead).run())
+        measuring.add_done_callback(_say_failed)
         try:
             await loop.run(stop)
         finally:
             progress.stop()
             announcing.cancel()
             sightings.cancel()
+            measuring.cancel()
             await server.stop()
-            await asyncio.gather(checking, measuring)
+            await asyncio.gather(checking, measuring, return_exceptions=True)
     finally:
         await log.close()
+
+
+def _say_failed(measuring: "asyncio.Task[None]") -> None:
+    """The gateway goes on without its metrics."""
+    if not measuring.cancelled() and (error := measuring.exception()) is not None:
+        logger.error("no metrics of the cluster any more", exc_info=error)
 
 
 async def _announce(service: Service, caught_up: asyncio.Event, address: str) -> None:

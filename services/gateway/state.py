@@ -64,6 +64,8 @@ class State:
         self.ranking: Ranking | None = None
         self.incidents = Incidents()
         self.keys = Keys()
+        self.contracts_broken = 0
+        """Since the log began. Anything but 0 is a mistake in the program."""
         self.changed: dict[str, None] = {}
         """Scratch: ids of jobs and hosts that changed since the last `decide`."""
 
@@ -136,6 +138,7 @@ class Saved(msgspec.Struct, kw_only=True):
     incidents: list[Incident]
     lost_on: list[tuple[RunId, HostId]]
     keys: list[Packed]
+    contracts_broken: int
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -167,6 +170,7 @@ def dump(state: State) -> bytes:
             incidents=list(state.incidents.by_id.values()),
             lost_on=list(state.incidents.lost_on.items()),
             keys=state.keys.packed(),
+            contracts_broken=state.contracts_broken,
         )
     )
 
@@ -189,4 +193,5 @@ def load(payload: bytes) -> State:
     state.ranking = None if saved.ranking is None else Ranking(saved.ranking)
     state.incidents = Incidents(saved.incidents, saved.lost_on)
     state.keys = Keys(saved.keys)
+    state.contracts_broken = saved.contracts_broken
     return state

@@ -5,6 +5,7 @@ trouble, so that nothing in memory matters. Of several journals one does this an
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ from clickhouse_connect.driver import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from services.journal.batch import Batch, begin
+from services.journal.metrics import WriteMetrics
 from services.journal.writer import Overtaken, Writer
 from tenure.clickhouse.connect import brief
 from tenure.domain.ids import LOG_START, Position
@@ -25,6 +27,7 @@ from tenure.events.catalogue import KINDS
 from tenure.events.fact import Recorded
 from tenure.events.reports import Heartbeat
 from tenure.log.port import BeyondEnd, Feed, Log, Unavailable
+from tenure.runtime.lag import LagWatch
 from tenure.runtime.leadership import Leadership
 
 logger = logging.getLogger(__name__)
@@ -55,13 +58,23 @@ class Journal:
         self._trouble = ""
         self._head: Position = LOG_START
         self._told_at = 0.0
+        self._metrics, self._lag = WriteMetrics(), LagWatch()
+        self._reached: Position = LOG_START
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Raises `Refusal` for what waiting does not cure."""
         self._head = await self._log.head()
+        told = asyncio.create_task(self._lag.run(self._log.head, self._taken_in, self.caught_up))
+        try:
+            await self._run(stop)
+        finally:
+            told.cancel()
+
+    async def _run(self, stop: asyncio.Event) -> None:
         delay = RETRY_FIRST_S
         while not stop.is_set():
             if not self._leads:
+                self._metrics.stand_by()
                 await self._stand_by(stop)
                 continue
             before = self.position
@@ -73,6 +86,7 @@ class Journal:
                 if isinstance(trouble, BeyondEnd):
                     raise _shorter_log(trouble, self.position) from trouble
                 self._say_once(trouble)
+                await self._tell_away(database=not isinstance(trouble, Unavailable))
                 delay = RETRY_FIRST_S if self.position > before else min(2 * delay, RETRY_LONGEST_S)
                 await _sleep(delay, stop)
 
@@ -119,6 +133,7 @@ class Journal:
                 if batch is not None:
                     await asyncio.to_thread(writer.write, batch, until=await self._may_write_until())
                     self.position = batch.last
+                    self._metrics.wrote(len(batch.events))
                 if time.monotonic() - self._told_at >= PROGRESS_EVERY_S or not self.caught_up.is_set():
                     await self._tell_progress(feed)
         finally:
@@ -154,6 +169,8 @@ class Journal:
             self.caught_up.set()
         self._told_at = time.monotonic()
         head = max(await self._log.head(), reached)
+        self._reached = reached
+        self._metrics.tell(reachable=True, waiting=head - reached)
         told = {"position": reached, "head": head, "lag": head - reached, "at_ms": time.time_ns() // 10**6}
         fresh = self._progress_file.with_suffix(".new")
         try:
@@ -162,6 +179,18 @@ class Journal:
             os.replace(fresh, self._progress_file)
         except OSError as error:
             logger.warning("the progress file cannot be written: %s", error)
+
+    def _taken_in(self) -> Position | None:
+        """How far the database is known to have come; None where another journal sees to that."""
+        return max(self._reached, self.position) or None if self._leads else None
+
+    async def _tell_away(self, *, database: bool) -> None:
+        """Say how much waits while the database is away (or, if not that, the log)."""
+        waiting = None
+        if self._metrics.wanted and database and self.position:
+            with contextlib.suppress(Unavailable):
+                waiting = max(0, await self._log.head() - self.position)
+        self._metrics.tell(reachable=not database, waiting=waiting)
 
     def _say_once(self, trouble: Exception) -> None:
         """One line when trouble begins, not one a retry."""

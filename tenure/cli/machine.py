@@ -21,6 +21,7 @@ from tenure.runtime.identity_options import IdentityOptions
 from tenure.runtime.nats_server import LOOPBACK, server_command, write_config
 from tenure.runtime.run_signing import make_signing_keys
 from tenure.runtime.supervisor import ChildSpec
+from tenure.runtime.telemetry_options import Address
 
 STOP_ORDER = (
     ("gateway",),
@@ -33,6 +34,8 @@ STOP_ORDER = (
 """Nobody asks any more, nobody decides any more, then the jobs are stopped and what is reported of them is kept."""
 AGENT_STOP_S = 20 * 60.0
 """The agent waits for its jobs' grace periods, which the policy limits; a second Ctrl-C cuts that short."""
+MEASURED = ("gateway", "budget", "ranker", "placer", "health", "agent", "journal", "clickhouse")
+"""Who answers Prometheus, at ports in this order from the first on."""
 LEAVE_JOBS = signal.SIGKILL
 """What ends the agent without ending its jobs."""
 CLUSTER = "tenure"
@@ -65,6 +68,8 @@ class Machine:
     settings: tuple[str, ...]
     unread: tuple[str, ...]
     identity: IdentityOptions
+    metrics: Address | None = None
+    """Where the first of `MEASURED` answers Prometheus, None: nobody does."""
 
     @property
     def real_hosts(self) -> tuple[HostId, ...]:
@@ -104,6 +109,18 @@ class Machine:
         yield self._agent()
         yield self._role("journal")
 
+    def metrics_targets(self) -> dict[str, str]:
+        """Where each process answers Prometheus."""
+        if self.metrics is None:
+            return {}
+        asked = [name for name in MEASURED if name != "clickhouse" or not self.clickhouse_url]
+        first = self.metrics
+        return {name: Address(host=first.host, port=first.port + number).shown for number, name in enumerate(asked)}
+
+    def _metrics_of(self, name: str) -> list[str]:
+        """Said where it is off, too: the environment of `up` is that of its children."""
+        return ["--metrics-listen", self.metrics_targets().get(name, "")]
+
     def clean_up(self) -> None:
         """Remove what would be left in memory when all processes have ended."""
         clean_up(self.data.root / "nats" / "store", stream=STREAM)
@@ -135,6 +152,7 @@ class Machine:
     def _clickhouse(self) -> ChildSpec:
         own = ["--data", str(self.data.root / "clickhouse"), "--port", str(self.clickhouse_port)]
         own += ["--token-file", str(self.token_file), "--ready-file", str(self.data.ready_file("clickhouse"))]
+        own += self._metrics_of("clickhouse")
         return ChildSpec(
             name="clickhouse",
             command=role_command("clickhouse", *own),
@@ -168,6 +186,7 @@ class Machine:
             arguments += ["--config", str(self.config)]
         for setting in self.settings:
             arguments += ["--set", setting]
+        arguments += self._metrics_of(name)
         return ChildSpec(
             name=name,
             command=role_command(name, *arguments, *own),

@@ -56,6 +56,7 @@ def run(machine: Machine, *, tree: BudgetTree | None, tree_name: str) -> int:
         started_at_ms=time.time_ns() // 1_000_000,
     )
     data.write_endpoint(endpoint)
+    data.write_metrics_targets(list(machine.metrics_targets().values()))
     status = asyncio.run(_Running(machine, endpoint).live(tree=tree, tree_name=tree_name))
     machine.clean_up()
     data.release()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tenure.runtime.data_dir import DataDir
     from tenure.runtime.identity_options import IdentityOptions
     from tenure.runtime.settings.given import Settings
+    from tenure.runtime.telemetry_options import Address
 
 DEFAULT_HOSTS = "16x8"
 DEFAULT_PORT = 7733
@@ -63,6 +64,12 @@ def up(
     clickhouse_token_file: Annotated[
         Path | None, typer.Option("--clickhouse-token-file", metavar="FILE", help="Its password.")
     ] = None,
+    metrics_listen: Annotated[
+        str,
+        typer.Option(
+            "--metrics-listen", metavar="HOST:PORT", help="Answer Prometheus: eight ports.", show_default="off"
+        ),
+    ] = "",
 ) -> None:
     """Run everything on this machine until Ctrl-C, which stops it and its jobs."""
     flags: dict[str, object] = {
@@ -73,6 +80,7 @@ def up(
         "agent.provider": provider or None,
         "clickhouse.url": clickhouse or None,
         "clickhouse.token_file": clickhouse_token_file,
+        "telemetry.metrics_listen": metrics_listen or None,
     }
     _run({path: value for path, value in flags.items() if value is not None}, config, settings or [], budgets)
 
@@ -124,6 +132,7 @@ def _run(flags: dict[str, object], config: Path | None, sets: list[str], budgets
             if settings.is_given(path)
         ),
         identity=identity,
+        metrics=measured_from(settings),
     )
     raise typer.Exit(run(machine, tree=tree, tree_name=str(budgets)))
 
@@ -147,6 +156,25 @@ def choose_address(listen: str, directory: "DataDir") -> str:
         if not trouble_with(host, port):
             return address
     return f"{LOOPBACK}:{free_port()}"
+
+
+def measured_from(settings: "Settings") -> "Address | None":
+    """Where the first process is to answer Prometheus. Raises `Refusal`."""
+    from tenure.cli.machine import MEASURED
+    from tenure.runtime.telemetry_options import telemetry_options
+
+    first = telemetry_options(settings).metrics_listen
+    if first is None:
+        return None
+    if first.port == 0:
+        fix = "name the first of eight ports, such as 127.0.0.1:9464"
+        raise Refusal(field="--metrics-listen", problem="port 0 says nothing of where they answer", fix=fix)
+    for number, name in enumerate(MEASURED):
+        trouble = trouble_with(first.host, first.port + number)
+        if trouble:
+            fix = "choose another first port: each process has one of its own, from there on"
+            raise Refusal(field=f"--metrics-listen ({name}, port {first.port + number})", problem=trouble, fix=fix)
+    return first
 
 
 def check_who_may_call(address: str, settings: "Settings") -> "IdentityOptions":

@@ -2,6 +2,7 @@
 
 lock            held by the one `up` that owns the directory
 endpoint.json   where that `up` answers, for the CLI
+targets.json    where its processes answer Prometheus, as its `file_sd_configs` reads it
 children.json   pid and start time of every process it started, for the next `up` to find leftovers
 run/            ready files, tokens        log/   one log per role
 keys/           seeds and keys, for the owner alone
@@ -13,7 +14,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -60,6 +61,7 @@ class DataDir:
         self.root = root.absolute()
         self.endpoint_file = self.root / "endpoint.json"
         self.children_file = self.root / "children.json"
+        self.targets_file = self.root / "targets.json"
         self.run = self.root / "run"
         self.log = self.root / "log"
         self.keys = self.root / "keys"
@@ -114,6 +116,10 @@ class DataDir:
         with contextlib.suppress(OSError):  # a read-only home does not keep the system from running
             others = [str(root) for root in recent_roots() if root != self.root]
             write_json(last_up_file(), {"data": [str(self.root), *others[: RECENT_MAX - 1]]})
+
+    def write_metrics_targets(self, targets: Sequence[str]) -> None:
+        """Tell Prometheus where to ask."""
+        write_json(self.targets_file, [{"targets": list(targets)}] if targets else [])
 
     def endpoint(self) -> Endpoint | None:
         """Where the system of this directory answers, if one was started and has not ended in order."""

@@ -14,7 +14,7 @@ import msgspec
 
 from tenure.domain.units import Millis
 from tenure.log.lease import Lease, StoreAway
-from tenure.runtime.telemetry import Gauges
+from tenure.runtime.telemetry import LEADING, Gauges
 
 logger = logging.getLogger(__name__)
 
@@ -36,16 +36,16 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 class Leadership:
     """One process's part in leading. `term` counts how often it got the lease anew."""
 
-    def __init__(self, lease: Lease, *, role: str) -> None:
+    def __init__(self, lease: Lease) -> None:
         self.term = 0
         self.on_change: list[Callable[[], None]] = []
         """Called when `standing` has changed."""
-        self._lease, self._role = lease, role
+        self._lease = lease
         self._asking = asyncio.Lock()
         self._standing = Standing(leading=False, leader="", since=0)
         self._back_at = 0.0
         self._is_away = False
-        self._gauges = Gauges(role, {"tenure.leading": "1"})
+        self._gauges = Gauges([LEADING])
         self._tell_metric()
 
     @property
@@ -151,5 +151,4 @@ class Leadership:
             listener()
 
     def _tell_metric(self) -> None:
-        of = {"role": self._role, "lease": self._lease.name}
-        self._gauges.set({"tenure.leading": [(float(self.held), of)]})
+        self._gauges.set({LEADING.name: [(float(self.held), {"lease": self._lease.name})]})

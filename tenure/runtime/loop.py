@@ -20,6 +20,7 @@ from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Recorded
 from tenure.log.port import Conflict, Expect, Feed, Log, LogFull, Unavailable
 from tenure.runtime.clock import Clock
+from tenure.runtime.lag import EVERY_S, LagWatch
 from tenure.runtime.leadership import Leadership
 from tenure.runtime.poison import Unfoldable, condemn, end_of_lane
 from tenure.runtime.role import Decision, Role, S
@@ -65,8 +66,12 @@ class Loop(Generic[S]):
         snapshots: SnapshotStore | None = None,
         perform: Callable[[Sequence[Any]], Awaitable[None]] = _no_instructions,
         rest_factor: float = 0.0,
+        look_every_s: float = EVERY_S,
     ) -> None:
-        """`rest_factor`: how long to leave the processor to others after a decision, as a multiple of its duration."""
+        """`rest_factor`: how long to leave the processor to others after a decision, as a multiple of its duration.
+
+        `look_every_s`: how often it is looked how far this process is behind the log, where anybody is told.
+        """
         self.role = role
         self.state: S = role.initial()
         self.caught_up = asyncio.Event()
@@ -96,7 +101,7 @@ class Loop(Generic[S]):
         self._holders, self._free = 0, asyncio.Event()
         self._free.set()
         self._pending: asyncio.Task[Sequence[Recorded]] | None = None
-        self._metrics = LoopMetrics(role.name)
+        self._metrics, self._lag = LoopMetrics(), LagWatch(every_s=look_every_s)
 
     def poke(self) -> None:
         """Decide again soon: something that is no fact has changed (the shell's own observations)."""
@@ -137,6 +142,9 @@ class Loop(Generic[S]):
         feed = await self._log.follow(self.role.reads, after=self.state.position, rest_s=self.role.rest_s)
         stopped = asyncio.create_task(stop.wait())
         stopped.add_done_callback(lambda _: self.poke())
+        told = asyncio.create_task(
+            self._lag.run(lambda: self._log.head(self.role.reads), lambda: self.passed, self.caught_up)
+        )
         try:
             await self._fold_until(feed, await self._log.head(self.role.reads))
             self.caught_up.set()
@@ -149,6 +157,7 @@ class Loop(Generic[S]):
                 await self.leadership.leave()
         finally:
             stopped.cancel()
+            told.cancel()
             if self._pending is not None:
                 self._pending.cancel()
             await feed.close()

@@ -24,7 +24,9 @@ from tenure.log.lease import Lease
 from tenure.log.options import log_access
 from tenure.log.port import Log, Unavailable
 from tenure.runtime.clock import Clock, WallClock
+from tenure.runtime.lag import EVERY_S
 from tenure.runtime.leadership import Leadership
+from tenure.runtime.log_lines import set_up_logging
 from tenure.runtime.loop import Loop
 from tenure.runtime.options import Connection, build_policy
 from tenure.runtime.own_folder import OwnFolder
@@ -33,7 +35,8 @@ from tenure.runtime.settings.flags import add_flags, flags_given, tell_arguments
 from tenure.runtime.settings.given import Settings, load_settings
 from tenure.runtime.settings.table import POLICY
 from tenure.runtime.snapshot import SnapshotStore
-from tenure.runtime.telemetry import set_up_logging
+from tenure.runtime.telemetry import tell_of
+from tenure.runtime.telemetry_options import telemetry_options
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +71,9 @@ def run_service(
     arguments = parser.parse_args(argv)
     try:
         service = make_service(role, arguments)
-        set_up_logging(role, level=str(service.settings.value("telemetry.log_level")))
+        telemetry = telemetry_options(service.settings)
+        set_up_logging(role, telemetry)
+        tell_of(role, log=service.connection.cluster, listen=telemetry.metrics_listen)
         uvloop.run(serve(service))
     except (Refusal, Unavailable, OSError) as trouble:
         print(f"tenure serve {role}: {trouble}", file=sys.stderr)
@@ -126,6 +131,7 @@ async def make_loop(
     perform: Callable[[Sequence[Any]], Awaitable[None]] | None = None,
     clock: Clock | None = None,
     rest_factor: float = 0.0,
+    look_every_s: float = EVERY_S,
 ) -> Loop[S]:
     """The loop of `role` on `log` with a snapshot file under the service's data folder. `clock`: the wall's if None."""
     condemned = sorted(await log.condemned())  # a state that was folded with one of them is of no use
@@ -142,6 +148,7 @@ async def make_loop(
         cluster=service.connection.cluster,
         snapshots=snapshots,
         rest_factor=rest_factor,
+        look_every_s=look_every_s,
         **optional,
     )
 
@@ -184,7 +191,7 @@ async def taking_part(
         instance=folder.name,
         replicas=log.replicas,
     )
-    leadership = Leadership(lease, role=service.role)
+    leadership = Leadership(lease)
 
     def tell() -> None:
         if ready.is_set():

@@ -28,7 +28,7 @@ QUICK_S = 10.0
 QUICK_FAILURES_MAX = 5
 RETRY_S = 30.0
 """How often a child that failed quickly so many times is tried again."""
-_ALARM = re.compile(r" (?:ERROR|CRITICAL) |\[(?:ERR|FTL)\]")
+_ALARM = re.compile(r" (?:ERROR|CRITICAL) |\[(?:ERR|FTL)\]|\"level\":\"(?:ERROR|CRITICAL)\"")
 _STAMP = re.compile(r"^(?:\[\d+\] )?[\d/-]+ [\d:.,]+ ")
 
 
@@ -120,7 +120,7 @@ class _Child:
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[-4096:]
         for line in lines:
-            text = _STAMP.sub("", line.decode(errors="replace").strip())[:300]
+            text = _words_of(line.decode(errors="replace").strip())[:300]
             if not text:
                 continue
             if _ALARM.search(line.decode(errors="replace")) and text != self.last_line:
@@ -263,6 +263,16 @@ class Supervisor:
         child.close()
         self._records.pop(spec.name, None)
         self._note_children()
+
+
+def _words_of(line: str) -> str:
+    """What a line says to people: without its time, and of one that is JSON only its message."""
+    if line.startswith("{"):
+        try:
+            return str(json.loads(line)["message"])
+        except (ValueError, KeyError, TypeError):
+            return line
+    return _STAMP.sub("", line)
 
 
 def ready_details(path: Path, pid: int) -> dict[str, object] | None:

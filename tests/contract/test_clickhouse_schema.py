@@ -22,6 +22,7 @@ from tenure.clickhouse.report import BudgetRow, budget_report
 from tenure.clickhouse.story import complete_position, export, story, visible_position
 from tenure.clickhouse.window import Usage, read_window, read_window_at
 from tenure.domain.ids import JobId, Position
+from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import DAY, HOUR, SECOND
 from tenure.events.fact import Recorded
@@ -452,9 +453,9 @@ def test_the_numbers_of_hosts_are_what_the_gateway_reports(client: Client, name:
             sum(cause.human for cause in unplanned),
         )
     ]
-    told = readings(state, now=world.now)
-    assert told["tenure.incidents.refunded"] == [(report.refunded_gpu_ms / HOUR, {})]
-    assert told["tenure.hosts.out"] == [(report.out_gpu_ms / HOUR, {})]
+    told = readings(state, now=world.now, policy=Policy(), seen={})
+    assert told["tenure.incidents.refunded"] == [(report.refunded_gpu_ms / SECOND, {})]
+    assert told["tenure.hosts.out"] == [(report.out_gpu_ms / SECOND, {})]
     for step, spread in (("detect", report.detect), ("drain", report.drain), ("repair", report.repair)):
         longest = [value for value, of in told["tenure.incidents.time"] if of == {"step": step, "of": "longest"}]
         assert longest == ([spread.longest_ms / SECOND] if spread.count else [])

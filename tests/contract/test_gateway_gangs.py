@@ -9,7 +9,7 @@ import grpc
 import pytest
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 
-from services.gateway.metrics import fragmentation_gauges, measure
+from services.gateway.metrics import Measuring
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.reasons import EndCause, Reason, Why
 from tenure.events.budgets import JobAdmitted
@@ -17,7 +17,7 @@ from tenure.events.placing import ReservationDropped, ReservationMade, RunEnded,
 from tenure.runtime import telemetry
 from tenure.v1 import hosts_pb2, jobs_pb2
 from tests.contract.conftest import LogUnderTest, MemoryUnderTest
-from tests.contract.gateway_rig import NOW, WHY, LogHistory, Rig, assigned, place, play
+from tests.contract.gateway_rig import NOW, WHY, LogHistory, NoHistory, Rig, assigned, place, play
 
 HOUR = 3_600_000
 
@@ -135,12 +135,12 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     server.start()
     monkeypatch.setenv(telemetry.ENDPOINT, f"http://127.0.0.1:{port}")
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "50")
-    telemetry.provider_of.cache_clear()
+    telemetry.provider.cache_clear()
     yield endpoint
-    provider = telemetry.provider_of("gateway")
+    provider = telemetry.provider()
     assert provider is not None
     provider.shutdown()
-    telemetry.provider_of.cache_clear()
+    telemetry.provider.cache_clear()
     server.stop(None).wait()
 
 
@@ -152,7 +152,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def test_the_figures_are_metrics_of_the_gateway(collector: Collector) -> None:
     async def scenario(rig: Rig) -> None:
-        measuring = asyncio.create_task(measure(rig.gateway, fragmentation_gauges(), every_s=0.05))
+        measuring = asyncio.create_task(Measuring(rig.gateway, NoHistory(rig.log), None).run(every_s=0.05))
         try:
             await until(lambda: collector.values.get("tenure.gpus.free") == [32])
             await running(rig, "h000", gpus=6, protected_until=rig.gateway.now() + HOUR)
@@ -167,6 +167,6 @@ def test_the_figures_are_metrics_of_the_gateway(collector: Collector) -> None:
 
 def test_nothing_is_measured_where_nobody_is_told() -> None:
     async def scenario(rig: Rig) -> None:
-        await asyncio.wait_for(measure(rig.gateway, fragmentation_gauges()), 5)
+        await asyncio.wait_for(Measuring(rig.gateway, NoHistory(rig.log), None).run(), 5)
 
     play(MemoryUnderTest(), scenario)

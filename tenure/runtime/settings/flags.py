@@ -6,7 +6,7 @@ from pathlib import Path
 from tenure.runtime.settings.given import Settings
 from tenure.runtime.settings.kinds import TRUTH
 from tenure.runtime.settings.setting import Setting
-from tenure.runtime.settings.table import ENGINE, settings_of
+from tenure.runtime.settings.table import ENGINE, TELEMETRY, settings_of
 
 
 def add_flags(parser: argparse.ArgumentParser, role: str) -> None:
@@ -34,7 +34,12 @@ def tell_arguments(settings: Settings, arguments: argparse.Namespace) -> None:
 
 
 def _with_flag(role: str) -> list[Setting]:
-    return [setting for setting in settings_of(role) if setting.flag and (role == ENGINE) == (ENGINE in setting.roles)]
+    return [setting for setting in settings_of(role) if setting.flag and _is_of(setting, role)]
+
+
+def _is_of(setting: Setting, role: str) -> bool:
+    """Whether a flag is one of the role's: the engine has its own, and those of telemetry."""
+    return (role == ENGINE) == (ENGINE in setting.roles) or setting.section == TELEMETRY
 
 
 def _add(group: "argparse._ActionsContainer", setting: Setting) -> None:

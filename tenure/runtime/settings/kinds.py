@@ -9,6 +9,7 @@ from tenure.domain.refusal import Refusal
 from tenure.domain.units import parse_duration, parse_size
 from tenure.log.access import Access
 from tenure.runtime.settings.setting import Kind
+from tenure.runtime.telemetry_options import parse_listen
 
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
@@ -165,6 +166,12 @@ TRUTH = Kind(name="true or false", example="true", read=read_truth)
 PATH = Kind(name="path", example="/etc/tenure/FILE", read=read_path, metavar="PATH")
 FILE = Kind(name="file", example="/etc/tenure/FILE", read=read_path, files=True, metavar="FILE")
 WEB = Kind(name="http(s) address", example="http://clickhouse:8123", read=read_web, metavar="URL")
+ADDRESS = Kind(
+    name="address and port",
+    example="127.0.0.1:9464",
+    read=lambda value, field: parse_listen(read_text(value, field), field),
+    metavar="HOST:PORT",
+)
 SERVERS = Kind(name="nats or tls addresses", example="tls://nats-1:4222", read=read_servers, metavar="URL")
 DECIMAL = Kind(name="number, 0 or more", example="10.5", read=read_decimal, metavar="N")
 SIZE = Kind(name="size", example="4GiB", read=lambda value, field: parse_size(str(value), field=field), metavar="SIZE")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from tenure.domain.policy import KNOBS, Policy, in_words, spoken
 from tenure.log.options import INSECURE, LOG_OPTIONS, URL
 from tenure.runtime.settings.kinds import (
+    ADDRESS,
     DECIMAL,
     FILE,
     LEVEL,
@@ -27,6 +28,8 @@ ROLES = ("gateway", "budget", "ranker", "placer", "health", "agent", "journal")
 ENGINE = "clickhouse"
 """The role that serves the embedded engine; the section `clickhouse:` says how everybody reaches a database."""
 
+TELEMETRY = "telemetry"
+
 SECTIONS: Mapping[str, str] = {
     "": "What every process needs.",
     "nats": "The log's servers. `tenure up` runs its own and does not read this.",
@@ -35,7 +38,7 @@ SECTIONS: Mapping[str, str] = {
     "placer": "The process that places jobs.",
     "agent": "The process that runs jobs on a host, or on virtual hosts.",
     "engine": "The embedded ClickHouse (`tenure serve clickhouse`).",
-    "telemetry": "What a process says of itself.",
+    TELEMETRY: "What a process says of itself.",
     POLICY: "The knobs of the policy.",
     "signals": "Which signals of a host's health its agent reads: see [health](health.md#options).",
     "repair": "The repair plug of the health role: see [health](health.md#repair).",
@@ -304,6 +307,21 @@ _TELEMETRY = (
         default="INFO",
         older=("TENURE_LOG_LEVEL",),
     ),
+    Setting(
+        path="telemetry.log_format",
+        kind=choice("text", "json"),
+        what="lines for people, or one JSON object a line",
+        default="text",
+        older=("TENURE_LOG_FORMAT",),
+    ),
+    Setting(
+        path="telemetry.metrics_listen",
+        kind=ADDRESS,
+        what="where Prometheus is answered, without a password; port 0: any free one; `tenure up`: from there on",
+        default_in_words="nowhere",
+        flag="--metrics-listen",
+        older=("TENURE_METRICS_LISTEN",),
+    ),
 )
 
 
@@ -340,5 +358,5 @@ BY_PATH: Mapping[str, Setting] = {setting.path: setting for setting in SETTINGS}
 def settings_of(role: str) -> tuple[Setting, ...]:
     """The settings that `role` reads, in order; empty: all."""
     if role == ENGINE:  # it stands alone: no log, no policy
-        return tuple(each for each in SETTINGS if ENGINE in each.roles or each.section == "telemetry")
+        return tuple(each for each in SETTINGS if ENGINE in each.roles or each.section == TELEMETRY)
     return tuple(each for each in SETTINGS if each.is_read_by(role))

@@ -56,7 +56,7 @@ class Candidate:
         self.log = await HeldLog.connect(self._url, cluster=CLUSTER)
         self.loop: Loop[Asked] = Loop(self._role, self.log, WallClock(), cluster=CLUSTER)
         lease = await Lease.open(Access(url=self._store_url), cluster=CLUSTER, role="twin", instance=self._name)
-        self.loop.leadership = self.leadership = Leadership(lease, role="twin")
+        self.loop.leadership = self.leadership = Leadership(lease)
         self.leadership.on_change.append(self.loop.poke)
         self.loop.on_stand_down = self._note
         self._looking = asyncio.create_task(self.leadership.run())

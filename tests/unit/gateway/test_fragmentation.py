@@ -11,6 +11,7 @@ from services.gateway.state import State, initial
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import BudgetPath, HostId, JobId, Position, RunId, UserName
 from tenure.domain.job import JobSpec, Launch, Placement, ReplicaPlace
+from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import HOUR
 from tenure.events.budgets import JobAdmitted
@@ -182,7 +183,7 @@ def test_the_metrics_are_the_same_figures_for_lengths_of_time() -> None:
     hall = Hall(hosts=3)
     hall.run(on("h0", range(8)), protected_until=T + HOUR)
     hall.run(on("h1", range(8)), protected_until=T)
-    told = readings(hall.state, now=T)
+    told = readings(hall.state, now=T, policy=Policy(), seen={})
     of = {"cluster": "c", "gpu_type": "H100"}
     assert told["tenure.gpus.free"] == [(8, of)]
     whole = {(labels["within"], labels["given"]): value for value, labels in told["tenure.placeable.whole_hosts"]}

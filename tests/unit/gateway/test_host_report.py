@@ -6,6 +6,7 @@ from services.gateway.metrics import readings
 from services.gateway.policy.host_report import HostReport, host_report, spread
 from services.gateway.state import State, dump, load
 from tenure.domain.ids import HostId
+from tenure.domain.policy import Policy
 from tenure.domain.units import DAY, HOUR, MINUTE
 from tests.scenario.script import instant, script_to_world
 from tests.scenario.script import load as load_script
@@ -83,7 +84,7 @@ def test_a_host_counts_from_its_registration() -> None:
 
 
 def test_the_metrics_say_the_same() -> None:
-    told = readings(played("a_repair_that_fails_needs_a_person"), now=6 * HOUR)
+    told = readings(played("a_repair_that_fails_needs_a_person"), now=6 * HOUR, policy=Policy(), seen={})
     states = {of["state"]: value for value, of in told["tenure.hosts.in_state"]}
     assert (states["healthy"], states["failed"], sum(states.values())) == (3, 1, 4)
     incidents = {of["ending"]: value for value, of in told["tenure.incidents"]}

@@ -105,16 +105,17 @@ def test_a_failing_child_is_said_with_its_last_words_while_the_rest_goes_on(tmp_
 
 def test_output_goes_to_the_log_and_errors_are_said_once(tmp_path: Path) -> None:
     line = "2026-11-29 21:09:52,123 one ERROR disk on fire"
+    as_json = '{"time":"2026-11-29T21:09:52.123Z","level":"ERROR","role":"one","message":"lost"}'
     code = (
         f"import os, time; os.write(1, b'''hello\\n{line}\\n{line}\\n[7] 2026/11/29 21:09:52.1 [ERR] x\\n'''); "
-        + FOREVER
+        f"os.write(1, b'''{as_json}\\n'''); " + FOREVER
     )
 
     async def scenario() -> None:
         async with watched(tmp_path) as it:
             it.start("one", code)
-            await until(lambda: len(it.said) == 2)
-            assert it.said == ["one: one ERROR disk on fire", "one: [ERR] x"]
+            await until(lambda: len(it.said) == 3)
+            assert it.said == ["one: one ERROR disk on fire", "one: [ERR] x", "one: lost"]
         assert (tmp_path / "one.log").read_text().startswith(f"hello\n{line}\n{line}\n")
 
     asyncio.run(scenario())
