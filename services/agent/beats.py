@@ -45,7 +45,7 @@ def make_beats(
             runs.setdefault(replica.host, {})[key.run] = None
         fresh = list(_segments(replica, now, busy))
         if fresh:
-            until[key] = fresh[-1].until
+            until[key] = fresh[-1].until if replica.told_too_much is None else replica.told_too_much
             segments.setdefault(replica.host, []).extend(fresh)
     beats = [
         HostBeat(
@@ -64,11 +64,13 @@ def make_beats(
 
 
 def _segments(replica: Replica, now: Millis, busy: Busy) -> Iterator[Segment]:
-    """What the replica held since it was last reported, cut at full hours."""
+    """What the replica held since it was last reported, or what is taken back of that; cut at full hours."""
     if replica.started_at is None:
         return
     since = replica.started_at if replica.occupied_until is None else replica.occupied_until
-    end = replica.held_until(now)
+    end, gpus, taken_back = replica.held_until(now), len(replica.place.gpus), replica.told_too_much
+    if taken_back is not None:
+        since, end, gpus = taken_back, since, -gpus
     assigned = replica.assigned
     while since < end:
         until = min(end, (since // HOUR + 1) * HOUR)
@@ -78,10 +80,10 @@ def _segments(replica: Replica, now: Millis, busy: Busy) -> Iterator[Segment]:
             budget=assigned.budget,
             user=assigned.user,
             charged=assigned.allocated,
-            gpus=len(replica.place.gpus),
+            gpus=gpus,
             since=since,
             until=until,
-            busy_milli=busy(replica),
+            busy_milli=busy(replica) if taken_back is None else None,
             replica=replica.key.replica,
         )
         since = until

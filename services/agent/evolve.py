@@ -4,7 +4,7 @@ Its own reports it reads to know after a restart what it has said, and what the 
 """
 
 from services.agent.machine import came_first, replaces
-from services.agent.state import Registration, State, Wanted, news_of_care
+from services.agent.state import Key, Registration, State, Wanted, news_of_care
 from tenure.domain.host import HostState
 from tenure.domain.reasons import EndCause
 from tenure.domain.units import Millis
@@ -104,10 +104,11 @@ def _give_up(state: State, fact: HostStateChanged) -> None:
 
     A replica whose start was not heard before held nothing, to the books.
     """
-    for replica in state.replicas.values():
-        wanted, number = state.core.runs.get(replica.key.run), replica.key.replica
-        if wanted is None or number in wanted.ended:
-            continue  # its books were closed before
-        if replica.host == fact.host and replica.given_up_at is None:
-            replica.given_up_at = fact.last_seen if number in wanted.started else 0
-            state.attention[replica.key.run] = None
+    for run, wanted in state.core.runs.items():
+        for number in (place.replica for place in wanted.mine if place.host == fact.host):
+            if number in wanted.ended or number in wanted.given_up:
+                continue  # its books were closed before
+            wanted.given_up[number] = fact.last_seen if number in wanted.started else 0
+            replica = state.replicas.get(Key(run, number))
+            if replica is not None:
+                state.note_given_up(replica)

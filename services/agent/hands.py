@@ -19,6 +19,7 @@ from services.agent.instructions import (
 )
 from services.agent.log_clock import LogClock
 from services.agent.machine import refusal
+from services.agent.policy.told import told_by
 from services.agent.process import spec as process
 from services.agent.process.launcher_client import LauncherClient
 from services.agent.process.replicas import Replicas
@@ -29,7 +30,7 @@ from services.agent.watch.verdict import word_on_host
 from tenure.domain.ids import HostId, RunId
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
-from tenure.events.reports import ReplicaExit
+from tenure.events.reports import Heartbeat, ReplicaExit
 
 logger = logging.getLogger(__name__)
 
@@ -313,9 +314,9 @@ class Hands:
         """The heartbeats of an earlier agent are not in the log: they are sent before any of ours."""
         self._pend(spool, {})
 
-    def known(self) -> None:
-        """The log has the heartbeats that wait."""
-        self._said(Said(beats=True))
+    def known(self, spool: Spool, recorded: Sequence[Heartbeat]) -> None:
+        """The log has these heartbeats, perhaps cut."""
+        self._said(Said(beats=True, told=tuple(told_by(spool.beats, recorded).items())))
 
     def _held(self) -> dict[HostId, dict[int, list[int]]]:
         """Per host and GPU the roots of the processes that hold it."""
@@ -342,7 +343,7 @@ class Hands:
             self.signals_said()
         if said.beats:
             state.pending_beats = ()
-            for key, until in self._prepared.items():
+            for key, until in said.told:
                 if key in state.replicas:
                     state.replicas[key].occupied_until = until
                     state.attention[key.run] = None

@@ -70,6 +70,8 @@ class Said:
     exited: tuple[Key, ...] = ()
     checkpoints: tuple[tuple[JobId, Millis], ...] = ()
     beats: bool = False
+    told: tuple[tuple[Key, Millis], ...] = ()
+    """Up to where the log has a replica's occupancy with them."""
     signals: bool = False
     registration: bool = False
 

@@ -197,22 +197,31 @@ async def take_over(hands: Hands, log: Log, state: State, *, now: Millis) -> Non
     spool, running = await hands.take_over(state)
     if running:
         logger.info("found %d replicas that an earlier agent had started", running)
-    if spool is not None and await must_send_again(log, spool, now=now):
-        logger.info("sending %d heartbeats again that an earlier agent had made", len(spool.beats))
-        hands.send_again(spool)
+    if spool is None:
+        return
+    recorded = await in_log(log, spool, now=now)
+    if recorded is not None:
+        hands.known(spool, recorded)
+        return
+    logger.info("sending %d heartbeats again that an earlier agent had made", len(spool.beats))
+    hands.send_again(spool)
 
 
 async def compare(hands: Hands, log: Log, state: State, *, now: Millis) -> None:
     """After an outage: heartbeats that were not acknowledged may be in the log, for longer than it knows their ids."""
     spool = hands.spool
-    if spool is not None and state.pending_beats and not await must_send_again(log, spool, now=now):
-        hands.known()
+    if spool is None or not state.pending_beats:
+        return
+    recorded = await in_log(log, spool, now=now)
+    if recorded is not None:
+        hands.known(spool, recorded)
 
 
-async def must_send_again(log: Log, spool: Spool, *, now: Millis) -> bool:
-    """Whether the last heartbeat of the spool is not in the log, and the log would still have it."""
+async def in_log(log: Log, spool: Spool, *, now: Millis) -> Sequence[Heartbeat] | None:
+    """The heartbeats of the spool as they stand in the log; None if they do not, and it would still have them."""
     if not spool.beats or now - spool.beats[-1].at >= HEARTBEATS_KEPT_S * SECOND:
-        return False
+        return spool.beats
+    made, found = {beat.id for beat in spool.beats}, list[Heartbeat]()
     head = await log.head([Heartbeat])
     feed = await log.follow([Heartbeat], after=spool.before)
     try:
@@ -220,9 +229,9 @@ async def must_send_again(log: Log, spool: Spool, *, now: Millis) -> bool:
         while position < head:
             for recorded in await feed.next(None):
                 position = recorded.position
-                if recorded.fact.id == spool.beats[-1].id:
-                    return False
-        return True
+                if isinstance(recorded.fact, Heartbeat) and recorded.fact.id in made:
+                    found.append(recorded.fact)
+        return found if spool.beats[-1].id in {beat.id for beat in found} else None
     finally:
         await feed.close()
 

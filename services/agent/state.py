@@ -33,7 +33,9 @@ class Wanted(msgspec.Struct, kw_only=True):
     stop: bool = False
     started: tuple[int, ...] = ()
     ended: tuple[int, ...] = ()
-    """Replicas of ours whose start, whose exit is in the log."""
+    """Replicas of ours whose start, whose exit is in the log ..."""
+    given_up: dict[int, Millis] = {}
+    """... and until when the books have those that were given up with their host."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +95,14 @@ class Replica:
         return end if self.given_up_at is None else min(end, self.given_up_at)
 
     @property
+    def told_too_much(self) -> Millis | None:
+        """From here to `occupied_until` the log has occupancy that is nobody's: it gave the run up, we did not know."""
+        if self.started_at is None or self.given_up_at is None or self.occupied_until is None:
+            return None
+        books_end = max(self.started_at, self.given_up_at)
+        return books_end if books_end < self.occupied_until else None
+
+    @property
     def host(self) -> HostId:
         """The host it is on."""
         return self.place.host
@@ -102,7 +112,10 @@ class Replica:
         """It is gone, and all of it is in the log: its exit and its occupancy."""
         if self.exit is None or not self.said_exit:
             return False
-        return self.started_at is None or (self.occupied_until or self.started_at) >= self.held_until(self.exit.at)
+        if self.started_at is None:
+            return True
+        told = self.occupied_until or self.started_at
+        return told >= self.held_until(self.exit.at) and self.told_too_much is None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,6 +172,14 @@ class State:
         self.replicas[replica.key] = replica
         self.unsaid[replica.key] = None
         self.attention[replica.key.run] = None
+        self.note_given_up(replica)
+
+    def note_given_up(self, replica: Replica) -> None:
+        """Whether the log gave it up with its host, perhaps before this agent knew of it."""
+        wanted = self.core.runs.get(replica.key.run)
+        if wanted is not None and replica.given_up_at is None:
+            replica.given_up_at = wanted.given_up.get(replica.key.replica)
+            self.attention[replica.key.run] = None
 
     def drop(self, run: RunId) -> None:
         """Nothing of the run is left to do or to say."""

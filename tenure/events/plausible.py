@@ -100,7 +100,7 @@ def _beat(beat: HostBeat) -> str:
 def _segment(held: Segment) -> str:
     if not (0 <= held.since <= held.until <= AT_MAX and held.until - held.since <= SEGMENT_MAX):
         return f"hosts.segments: from {_short(held.since)} to {_short(held.until)} is no time that a run held GPUs"
-    if not _is_count(held.gpus):
+    if not _is_count(abs(held.gpus)):
         return f"hosts.segments.gpus: {_short(held.gpus)}"
     if held.busy_milli is not None and not _is_count(held.busy_milli):
         return f"hosts.segments.busy_milli: {_short(held.busy_milli)}"

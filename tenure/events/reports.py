@@ -84,6 +84,8 @@ class CheckpointReported(Fact, frozen=True, kw_only=True, tag=True):
 class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Occupancy: one run held `gpus` GPUs of one host during [since, until). Never crosses a full hour (UTC).
 
+    With `gpus` below zero it takes back what was told before: the host was given up, and the books end at its last sign
+    of life (P2).
     `busy_milli` is the mean utilisation of those GPUs in thousandths, None where it cannot be measured. `replica`: the
     one that held them.
     """

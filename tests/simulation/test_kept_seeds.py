@@ -1,5 +1,8 @@
 """Seeds that once found something find nothing any more; and the harness itself can be relied on."""
 
+from dataclasses import replace
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -8,9 +11,11 @@ from tenure.domain.host import HostState
 from tenure.domain.reasons import Reason, Why
 from tenure.events.hosts import HostStateChanged
 from tenure.events.intake import JobSubmitted
+from tenure.events.reports import Heartbeat
 from tests.property.test_promises import met_promises
+from tests.simulation.whole import seeds
 from tests.simulation.whole.checking import CALM_LATE_MAX, check_service
-from tests.simulation.whole.plan import make_plan
+from tests.simulation.whole.plan import Fault, make_plan
 from tests.simulation.whole.seeds import kept_seeds, run_seed
 
 
@@ -64,6 +69,24 @@ def test_a_promise_is_given_up_only_for_a_host_that_left_service() -> None:
     silent = Why(rule="P2", reason=Reason.HOST_SILENT, numbers={})
     with pytest.raises(AssertionError, match="h000 is suspect although nothing is wrong"):
         check_service([msgspec.structs.replace(left[0], state=HostState.SUSPECT, why=silent)])
+
+
+@pytest.mark.parametrize(
+    ("seed", "cut_at_s", "cut_for_s", "health"),
+    [(7, 884.35, 293.97, {"writes_after_s": 20.0}), (25, 722.32, 294.73, {"hears_after_s": 20.0})],
+)
+def test_a_host_that_is_heard_while_it_is_being_given_up_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch, seed: int, cut_at_s: float, cut_for_s: float, health: dict[str, Any]
+) -> None:
+    """I5: its heartbeat is in the log before the verdict, or right behind it, and tells more than the books have."""
+    cut = Fault(at_s=cut_at_s, kind="cut", target="agent-0", for_s=cut_for_s)
+    slow = Fault(at_s=cut_at_s + 200, kind="slow", target="health", for_s=200, detail=health)
+    plan = replace(make_plan(seed), calm=False, faults=(cut, slow))
+    monkeypatch.setattr(seeds, "make_plan", lambda _: plan)
+    outcome = run_seed(seed)
+    assert outcome.problem is None, str(outcome)
+    beats = [entry.fact for entry in outcome.recorded if isinstance(entry.fact, Heartbeat)]
+    assert any(part.gpus < 0 for beat in beats for on in beat.hosts for part in on.segments), "something is taken back"
 
 
 def test_jobs_come_and_are_acknowledged() -> None:

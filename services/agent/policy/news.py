@@ -1,20 +1,17 @@
 """What the log does not have yet: heartbeats, saved progress, starts and exits of replicas, signals of health."""
 
-from collections.abc import Mapping
-
-import msgspec
-
 from services.agent.instructions import Said
-from services.agent.state import Checkpoint, Key, Replica, State
+from services.agent.policy.told import cut, told_by
+from services.agent.state import Checkpoint, Replica, State
 from tenure.domain.ids import FactId, RunId
-from tenure.domain.units import Millis
 from tenure.events.fact import Fact
-from tenure.events.reports import CheckpointReported, Heartbeat, HostBeat, ReplicasExited, ReplicasStarted, ReplicaStart
+from tenure.events.reports import CheckpointReported, Heartbeat, ReplicasExited, ReplicasStarted, ReplicaStart
 
 
 def news(state: State) -> tuple[list[Fact], Said]:
     """What the log does not have yet: heartbeats, saved progress, starts, health, exits; in reading order."""
-    facts: list[Fact] = [*_beats(state)]
+    beats = _beats(state)
+    facts: list[Fact] = [*beats]
     saved = [checkpoint for checkpoint in state.checkpoints.values() if not checkpoint.said]
     facts += [_saved(checkpoint) for checkpoint in saved]
     starts: dict[RunId, list[Replica]] = {}
@@ -32,7 +29,8 @@ def news(state: State) -> tuple[list[Fact], Said]:
         started=tuple(replica.key for replicas in starts.values() for replica in replicas),
         exited=tuple(replica.key for replicas in exits.values() for replica in replicas),
         checkpoints=tuple((checkpoint.job, checkpoint.at) for checkpoint in saved),
-        beats=bool(state.pending_beats),
+        beats=bool(beats),
+        told=tuple(told_by(state.pending_beats, beats).items()),
         signals=state.pending_signals is not None,
         registration=not state.registered,
     )
@@ -44,18 +42,7 @@ def _beats(state: State) -> list[Heartbeat]:
     if not state.pending_beats:
         return []
     given_up = {key: r.given_up_at for key, r in state.replicas.items() if r.given_up_at is not None}
-    return [_cut(beat, given_up) for beat in state.pending_beats] if given_up else [*state.pending_beats]
-
-
-def _cut(beat: Heartbeat, given_up: Mapping[Key, Millis]) -> Heartbeat:
-    """The heartbeat, under its id, without occupancy after the instant at which the log gave a replica up."""
-    return msgspec.structs.replace(beat, hosts=tuple(_cut_host(on, given_up) for on in beat.hosts))
-
-
-def _cut_host(on: HostBeat, given_up: Mapping[Key, Millis]) -> HostBeat:
-    ends = [min(each.until, given_up.get(Key(each.run, each.replica or 0), each.until)) for each in on.segments]
-    cut = [msgspec.structs.replace(each, until=end) for each, end in zip(on.segments, ends, strict=True)]
-    return msgspec.structs.replace(on, segments=tuple(each for each in cut if each.until > each.since))
+    return [cut(beat, given_up) for beat in state.pending_beats] if given_up else [*state.pending_beats]
 
 
 def _saved(saved: Checkpoint) -> CheckpointReported:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.agent.beats import Spool, read_spool
-from services.agent.shell import compare, must_send_again
+from services.agent.shell import compare, in_log
 from services.agent.state import Core, State
 from tenure.domain.ids import LOG_START, FactId, JobId, RunId
 from tenure.domain.job import Launch
@@ -89,6 +89,33 @@ def test_what_ends_unseen_on_a_lost_host_is_told_to_the_last_sign_of_life(tmp_pa
     check_segments([entry.fact for entry in log.recorded], complete=True)
 
 
+@pytest.mark.parametrize("alive", [True, False])
+def test_what_was_told_of_a_host_that_was_not_heard_in_time_is_taken_back(tmp_path: Path, alive: bool) -> None:
+    """Its heartbeats are in the log; the health role heard them too late, and the books end before them (P2, I5)."""
+    log, go = MemoryLog(), tmp_path / "go"
+
+    def give_up() -> None:
+        assert [len(beat.hosts[0].segments) for beat in beats(log)[-2:]] == [1, 1]
+        log.append_now([lost(last_seen=beats(log)[-3].at), end("j", EndCause.HOST_LOST)])
+
+    async def scene() -> None:
+        async with living(log, tmp_path, heartbeat_ms=50) as loop:
+            assign(log, "j", "/bin/sh", "-c", wait_for(go))
+            await until(lambda: sum(bool(beat.hosts[0].segments) for beat in beats(log)) >= 4)
+            if alive:
+                give_up()
+                await until(lambda: exits(log) == 1 and not loop.state.replicas)
+                return
+        give_up()
+        async with living(log, tmp_path, heartbeat_ms=50) as loop:
+            await until(lambda: exits(log) == 1 and not loop.state.replicas)
+
+    asyncio.run(scene())
+    parts = [part.gpus for beat in beats(log) for part in beat.hosts[0].segments]
+    assert sorted({gpus > 0 for gpus in parts}) == [False, True]
+    check_segments([entry.fact for entry in log.recorded], complete=True)
+
+
 @pytest.mark.parametrize("written", [True, False])
 def test_after_an_outage_a_heartbeat_is_sent_again_only_if_the_log_has_not_got_it(
     tmp_path: Path, written: bool
@@ -108,8 +135,8 @@ def test_heartbeats_that_the_log_may_have_forgotten_are_not_sent_again() -> None
     """It keeps them for two days: of older ones it cannot be told any more whether they were counted."""
     beat = Heartbeat(at=0, id=FactId("h0-beat-0-0"), agent=HOST, hosts=())
     spool = Spool(before=LOG_START, beats=(beat,), occupied_until={})
-    asked = [asyncio.run(must_send_again(MemoryLog(), spool, now=age)) for age in (DAY, 3 * DAY)]
-    assert asked == [True, False]
+    known = [asyncio.run(in_log(MemoryLog(), spool, now=age)) for age in (DAY, 3 * DAY)]
+    assert known == [None, (beat,)]
 
 
 def assign(log: MemoryLog, job: str, *command: str) -> None:

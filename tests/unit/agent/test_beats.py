@@ -2,15 +2,18 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.agent.beats import SEGMENTS_MAX, Spool, make_beats, read_spool, write_spool
+from services.agent.policy.told import cut, told_by
 from services.agent.state import Core, Key, Replica, State
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId, Position, RunId
 from tenure.domain.job import ReplicaPlace
 from tenure.domain.units import HOUR
+from tenure.events.plausible import impossible
 from tenure.events.reports import Heartbeat, ReplicaExit
 from tests.unit.agent.runs import assigned
 
@@ -54,6 +57,28 @@ def test_what_a_run_held_after_it_was_given_up_with_its_host_is_nobodys() -> Non
     assert beat.hosts[0].segments[0].until == 4_000 and until == {replica.key: 4_000}
     replica.said_exit, replica.occupied_until = True, 4_000
     assert replica.settled
+
+
+def test_what_the_log_heard_of_it_beyond_that_is_taken_back_once() -> None:
+    replica = a_replica(started_at=100, ended_at=HOUR + 9_000)
+    replica.said_exit, replica.given_up_at, replica.occupied_until = True, HOUR - 4_000, HOUR + 9_000
+    assert not replica.settled
+    (beat,), until = beats_of(a_state(replica), HOUR + 9_100)
+    pieces = [(part.gpus, part.since, part.until, part.busy_milli) for part in beat.hosts[0].segments]
+    assert pieces == [(-2, HOUR - 4_000, HOUR, None), (-2, HOUR, HOUR + 9_000, None)]
+    assert until == {replica.key: HOUR - 4_000} == told_by([beat], [beat])
+    assert impossible(beat) == "", "no reader passes it over"
+    replica.occupied_until = until[replica.key]
+    assert replica.settled
+    (beat,), until = beats_of(a_state(replica), HOUR + 9_200)
+    assert not beat.hosts[0].segments and not until
+
+
+@pytest.mark.parametrize(("given_up", "told"), [(9_000, 5_100), (4_000, 4_000), (50, 100)])
+def test_of_a_heartbeat_that_was_cut_the_log_has_what_was_left(given_up: int, told: int) -> None:
+    replica = a_replica(started_at=100)
+    (beat,), _ = beats_of(a_state(replica), 5_100)
+    assert told_by([beat], [cut(beat, {replica.key: given_up})]) == {replica.key: told}
 
 
 def test_a_replica_that_has_not_started_occupies_nothing_but_is_held() -> None:

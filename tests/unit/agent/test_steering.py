@@ -237,6 +237,16 @@ def test_a_heartbeat_made_before_its_host_was_lost_says_no_more_than_the_books(
     assert held_in(agent) == left, "the first end that is heard of holds"
 
 
+def test_what_was_given_up_before_an_agent_was_restarted_is_given_up_for_its_successor() -> None:
+    agent = Agent()
+    agent.hear(assigned("h0", "h0"))
+    agent.hear(started(0))
+    agent.hear(lost(last_seen=5))
+    agent.state = agent.role.load(agent.role.dump(agent.state))
+    found = [agent.replica(number, started_at=2, occupied_until=4) for number in (0, 1)]
+    assert [replica.held_until(30) for replica in found] == [5, 0]
+
+
 def test_what_the_log_never_heard_of_before_its_host_was_lost_held_nothing() -> None:
     """Cut off between its start and the next word to the log: to the books it never was (P2, I5)."""
     agent = Agent()

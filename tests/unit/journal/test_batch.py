@@ -71,6 +71,13 @@ def test_a_segment_is_one_row_an_hour() -> None:
     assert {row["kind"] for row in rows} == {"segment"} and {row["busy_milli"] for row in rows} == {500}
 
 
+def test_what_a_segment_takes_back_is_a_negative_row() -> None:
+    story = Story()
+    story.held("j1.1", T0, T0 + 20, gpus=-4)
+    (row,) = derived(story)["occupancy"]
+    assert (row["kind"], row["since_ms"], row["until_ms"], row["gpu_ms"]) == ("segment", T0, T0 + 20, -80)
+
+
 def test_an_empty_segment_is_no_row() -> None:
     story = Story()
     story.held("j1.1", T0, T0)
