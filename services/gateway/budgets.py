@@ -21,13 +21,17 @@ from tenure.domain.refusal import Refusal
 from tenure.domain.rights import Right, rights_of_edit
 from tenure.domain.tree import ROOT, BudgetTree
 from tenure.domain.tree_edit import BudgetEdit
+from tenure.domain.units import DAY
 from tenure.events.fact import Lane
+from tenure.events.plausible import AT_MAX
 from tenure.log.port import Conflict, Expect
 from tenure.v1 import budgets_pb2, budgets_pb2_grpc
 
 TRIES = 10
 """How often an edit of the tree is decided again when others write in its lane meanwhile."""
 VISIBLE_WAIT_S = 2.0
+REPORT_MAX_MS = 3_653 * DAY
+"""Ten years: the database reckons hour by hour, for whoever may look. The answer says from when on it is."""
 _POLL_S = 0.02
 
 
@@ -100,6 +104,9 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
         since = request.since_ms or max(0, until - gateway.policy.lookback_ms)
         if since < 0 or until <= since:
             raise Refusal(field="until_ms", problem="not after since_ms", fix="give a span of time that is not empty")
+        if until > AT_MAX:
+            raise Refusal(field="until_ms", problem="after the year 2100", fix="give an instant in epoch milliseconds")
+        since = max(since, until - REPORT_MAX_MS)
         _check_known(state, request.path)
         position = await visible_from(self._history, state.position)
         rows = await self._history.report(since=since, until=until, path=request.path)

@@ -20,6 +20,7 @@ from tenure.domain.policy import Policy
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Lane
+from tenure.events.plausible import impossible
 from tenure.log.port import Appended, Expect, FactTooLarge, Log, LogFull, Unavailable
 from tenure.runtime.clock import Clock
 from tenure.runtime.loop import Loop
@@ -78,7 +79,12 @@ class Gateway:
         return state.jobs.get(job)
 
     async def append(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
-        """Write facts durably. Raises `Away`, `Full`, or `Conflict` when a condition does not hold."""
+        """Write facts durably. Raises `Away`, `Full`, or `Conflict` when a condition does not hold.
+
+        Raises `Refusal` for one that every reader would pass over: nobody is told that what comes to nothing was done.
+        """
+        if wrong := next(filter(None, map(impossible, facts)), ""):
+            raise Refusal(field="request", problem=f"cannot be: {wrong}", fix="ask for something else")
         try:
             async with asyncio.timeout(APPEND_WAIT_S):
                 appended = await self._log.append(facts, expect=expect)

@@ -300,7 +300,7 @@ class BudgetReportRequest(_message.Message):
     UNTIL_MS_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     since_ms: _builtins.int
-    """Defaults: the lookback window up to now."""
+    """Defaults: the lookback window up to now. At most ten years: the answer says from when on it is."""
     until_ms: _builtins.int
     path: _builtins.str
     """A budget and everything below it; empty: all."""

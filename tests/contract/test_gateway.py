@@ -7,10 +7,11 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 
 from tenure.domain.host import HostSpec
-from tenure.domain.ids import HostId, JobId, UserName
+from tenure.domain.ids import FactId, HostId, JobId, UserName
 from tenure.domain.job import Topology
 from tenure.domain.job_id import is_job_id
 from tenure.domain.reasons import JobState
+from tenure.domain.refusal import Refusal
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted
 from tenure.events.fact import Fact
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, ResumeRequested
@@ -479,6 +480,7 @@ def test_bad_orders_to_hosts_are_refused(log_under_test: LogUnderTest) -> None:
         await refused(drain(rig, comment=" "), "INVALID_ARGUMENT", "comment", "say why")
         await refused(drain(rig, deadline_ms=5), "INVALID_ARGUMENT", "deadline_ms", "not in the future")
         await refused(drain(rig, deadline_ms=-5), "INVALID_ARGUMENT", "deadline_ms", "negative")
+        await refused(drain(rig, deadline_ms=2**62), "INVALID_ARGUMENT", "deadline_ms", "after the year 2100")
         resume = rig.hosts.Resume(hosts_pb2.ResumeHostRequest(host="h001", user="olga"))
         await refused(resume, "FAILED_PRECONDITION", "host", "not draining")
         repair = rig.hosts.CompleteRepair(hosts_pb2.CompleteRepairRequest(host="h001"))
@@ -499,5 +501,20 @@ def test_a_drained_host_is_resumed_or_said_to_be_repaired(log_under_test: LogUnd
         assert sorted(kinds) == ["DrainRequested", "DrainRequested", "RepairCompleted", "ResumeRequested"]
         resumed = [r.fact for r in await rig.recorded() if isinstance(r.fact, ResumeRequested)]
         assert resumed[0].host == "h001"
+
+    play(log_under_test, scenario)
+
+
+def test_what_every_reader_would_pass_over_is_not_written(log_under_test: LogUnderTest) -> None:
+    """Else somebody is told that it was done, and nothing comes of it."""
+
+    async def scenario(rig: Rig) -> None:
+        before = await rig.log.head()
+        order = DrainRequested(
+            at=NOW, id=FactId("x"), cluster="test", host=HostId("h001"), by="olga", comment="fan", deadline=2**62
+        )
+        with pytest.raises(Refusal, match=r"request: cannot be: deadline: .* is no instant between 1970 and 2100"):
+            await rig.gateway.append([order])
+        assert await rig.log.head() == before
 
     play(log_under_test, scenario)

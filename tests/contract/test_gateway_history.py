@@ -123,6 +123,8 @@ def test_a_report_covers_the_budgets_at_and_below_a_path(clickhouse: Server, cli
         assert [row.leaf for row in report.rows] == [True, False, True, True]
         assert report.until_ms - report.since_ms == 7 * 86_400_000
         assert report.position == rig.loop.state.position
+        long = await rig.budgets.Report(budgets_pb2.BudgetReportRequest(since_ms=1))
+        assert long.until_ms - long.since_ms == 3_653 * 86_400_000, "no more hours than the database can bear"
         report = await rig.budgets.Report(budgets_pb2.BudgetReportRequest(path="science/bio"))
         assert [row.path for row in report.rows] == ["science/bio"]
         assert report.rows[0].entitlement_gpu_ms > 0

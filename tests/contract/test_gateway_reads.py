@@ -362,6 +362,8 @@ def test_bad_questions_about_budgets_are_refused() -> None:
         await refused(history, "NOT_FOUND", "path", "did you mean science")
         report = rig.budgets.Report(budgets_pb2.BudgetReportRequest(since_ms=5, until_ms=5))
         await refused(report, "INVALID_ARGUMENT", "until_ms")
+        report = rig.budgets.Report(budgets_pb2.BudgetReportRequest(since_ms=5, until_ms=2**62))
+        await refused(report, "INVALID_ARGUMENT", "until_ms", "after the year 2100")
 
     play(MemoryUnderTest(), scenario)
 

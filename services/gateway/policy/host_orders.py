@@ -10,6 +10,7 @@ from tenure.domain.nearest import did_you_mean, shown
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import Millis
 from tenure.events.intake import DrainRequested, RepairCompleted, ResumeRequested
+from tenure.events.plausible import AT_MAX
 
 _DRAINED = (HostState.DRAINING, *EMPTIED)
 
@@ -25,8 +26,9 @@ def drain(
     entry = find_host(state, host)
     if not order.comment.strip():
         raise Refusal(field="comment", problem="empty", fix="say why the host is to be drained, for those who wait")
-    if deadline is not None and deadline <= order.now:
-        raise Refusal(field="deadline_ms", problem="not in the future", fix="give an instant to come, or 0 for none")
+    if deadline is not None and not order.now < deadline <= AT_MAX:
+        problem = "not in the future" if deadline <= order.now else "after the year 2100"
+        raise Refusal(field="deadline_ms", problem=problem, fix="give an instant to come, or 0 for none")
     if accepts and (deadline is None or fatal):
         problem = "a fatal drain waits for nothing" if fatal else "no deadline to work towards"
         raise Refusal(field="accepts", problem=problem, fix="give a deadline for a window, or no window")
