@@ -19,7 +19,7 @@ from simulator.agents import FREE, Behaviour, VirtualAgents, Work
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import FactId, HostId, JobId, UserName
 from tenure.domain.job import JobSpec
-from tenure.domain.policy import Policy
+from tenure.domain.policy import Policy, changes
 from tenure.domain.severity import Severity
 from tenure.domain.tree import BudgetTree
 from tenure.domain.units import Millis
@@ -27,6 +27,7 @@ from tenure.events.budgets import BudgetTreeChanged
 from tenure.events.fact import Fact, Recorded
 from tenure.events.hosts import RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
+from tenure.events.policy import KnobChange, PolicyChanged
 from tenure.events.reports import HealthSignal, Heartbeat, HostBeat, HostSignal
 from tenure.log.memory import MemoryLog
 from tenure.runtime.role import Role
@@ -65,6 +66,7 @@ class World:
     ) -> None:
         self.log = MemoryLog()
         self.now: Millis = 0
+        self.policy = policy
         heartbeat_ms = policy.heartbeat_ms
         self.agents = VirtualAgents(tuple(hosts), self.log, cluster=CLUSTER, heartbeat_ms=heartbeat_ms, work=work)
         self.actors: list[Actor[Any]] = [Actor(role, self.log, cluster=CLUSTER) for role in roles(policy)]
@@ -172,6 +174,16 @@ class World:
     def change_tree(self, tree: BudgetTree) -> None:
         """The tree changes now."""
         self._say(BudgetTreeChanged(at=self.now, tree=tree, by=OPERATOR))
+
+    def change_policy(self, policy: Policy) -> None:
+        """The operator changes the policy: everybody decides by it from now on."""
+        before = self.policy
+        told = [
+            KnobChange(knob=name, before=getattr(before, name), after=getattr(policy, name))
+            for name in changes(before, policy)
+        ]
+        self.policy = policy
+        self._say(PolicyChanged(at=self.now, policy=policy, changes=tuple(told), by=OPERATOR))
 
     def _say(self, fact: Fact) -> None:
         self._said += 1

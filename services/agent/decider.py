@@ -19,8 +19,12 @@ from tenure.runtime.role import Decision, Role
 
 
 def decide(state: State, now: Millis, *, agent: str, policy: Policy) -> Decision:
-    """What to launch, stop, forget and say now, and when the next heartbeat is due."""
-    rival = state.rival if state.registered else find_rival(state, now, suspect_after_ms=policy.suspect_after_ms)
+    """What to launch, stop, forget and say now, and when the next heartbeat is due.
+
+    `policy` says how often to report, and counts in all else while the log has none.
+    """
+    suspect_after_ms = (state.core.policy or policy).suspect_after_ms
+    rival = state.rival if state.registered else find_rival(state, now, suspect_after_ms=suspect_after_ms)
     if rival is not None:
         give_way = GiveWay(host=rival[0], rival=rival[1])
         return Decision(assumes=state.position, facts=[], instructions=[give_way], wake_at=None)
@@ -59,4 +63,5 @@ def role(policy: Policy, *, agent: str, hosts: tuple[HostSpec, ...], machine: st
         decide=partial(decide, agent=agent, policy=policy),
         dump=lambda state: msgspec.msgpack.encode(state.core),
         load=load,
+        policy=lambda state: state.core.policy,
     )

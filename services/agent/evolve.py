@@ -11,6 +11,7 @@ from tenure.domain.units import Millis
 from tenure.events.fact import Recorded
 from tenure.events.hosts import HostStateChanged
 from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested
+from tenure.events.policy import PolicyChanged
 from tenure.events.reports import HostRegistered, HostSignal, ReplicasExited, ReplicasStarted, still_open
 
 READS = (
@@ -23,13 +24,19 @@ READS = (
     ReplicasExited,
     HostStateChanged,
     HostSignal,
+    PolicyChanged,
 )
 
 
 def evolve(state: State, recorded: Recorded, *, suspect_after_ms: Millis) -> None:
-    """Fold one fact: which runs are wanted here, to stop, over, lost with their host; what was said of its health."""
+    """Fold one fact: which runs are wanted here, to stop, over, lost with their host; what was said of its health.
+
+    `suspect_after_ms` counts while the log has no policy.
+    """
     fact = recorded.fact
     core = state.core
+    if core.policy is not None:
+        suspect_after_ms = core.policy.suspect_after_ms
     core.position = recorded.position
     if isinstance(fact, RunAssigned):
         ours = {spec.host for spec in state.hosts}
@@ -37,6 +44,8 @@ def evolve(state: State, recorded: Recorded, *, suspect_after_ms: Millis) -> Non
         if mine:
             core.runs[fact.run] = Wanted(assigned=fact, mine=mine)
             state.attention[fact.run] = None
+    elif isinstance(fact, PolicyChanged):
+        core.policy = fact.policy
     elif isinstance(fact, RunPreemptionRequested | RunStopRequested):
         wanted = core.runs.get(fact.run)
         if wanted is not None:

@@ -12,6 +12,7 @@ import msgspec
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import LOG_START, HostId, JobId, Position, RunId
 from tenure.domain.job import ReplicaPlace
+from tenure.domain.policy import Policy
 from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
 from tenure.events.placing import RunAssigned
@@ -53,6 +54,8 @@ class Core(msgspec.Struct, kw_only=True):
     """The last one of each host of this agent ..."""
     host_states: dict[HostId, HostState] = {}
     """... and its state."""
+    policy: Policy | None = None
+    """The log's; None: it has none, and what the agent was started with counts."""
     runs: dict[RunId, Wanted] = {}
     signals: dict[HostId, tuple[HealthSignal, ...]] = {}
     """The open incidents of hosts of this agent, as they were last said."""

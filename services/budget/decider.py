@@ -27,17 +27,29 @@ def role(policy: Policy) -> Role[State]:
         dump=dump,
         load=load,
         lead=BudgetLeadTaken,
+        policy=lambda state: state.policy,
     )
 
 
 def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
-    """Answers and charges, as many as one append takes whole. Costs O(what is new); nothing is timed."""
+    """Answers and charges, as many as one append takes whole. Costs O(what is new); nothing is timed.
+
+    `policy` counts while the log has none.
+    """
     if not state.submissions and not state.ended:
         return Decision(assumes=state.position, facts=[])
     facts: list[Fact] = [
-        decide_admission(submission, tree=state.tree, hosts=state.shape, named=state.hosts, policy=policy, now=now)
+        decide_admission(
+            submission,
+            tree=state.tree,
+            hosts=state.shape,
+            named=state.hosts,
+            policy=submission.policy or policy,
+            now=now,
+        )
         for submission in islice(state.submissions.values(), ATOMIC_MAX)
     ]
     room = ATOMIC_MAX - len(facts)
-    facts += [charge_run(run, policy=policy, now=now) for run in islice(state.ended.values(), room)]
+    in_force = state.policy or policy
+    facts += [charge_run(run, policy=in_force, now=now) for run in islice(state.ended.values(), room)]
     return Decision(assumes=state.position, facts=facts)

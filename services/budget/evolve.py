@@ -15,11 +15,12 @@ from tenure.events.hosts import HostStateChanged
 from tenure.events.intake import JobSubmitted
 from tenure.events.leading import BudgetLeadTaken
 from tenure.events.placing import RunAssigned, RunEnded
+from tenure.events.policy import PolicyChanged
 from tenure.events.reports import CheckpointReported, HostRegistered, ReplicasExited, ReplicasStarted
 
 
 def _submitted(state: State, fact: JobSubmitted) -> None:
-    submission = Submission(job=fact.job, spec=fact.spec, submitted_at=fact.at, fact=fact.id)
+    submission = Submission(job=fact.job, spec=fact.spec, submitted_at=fact.at, fact=fact.id, policy=state.policy)
     state.submissions.setdefault(fact.job, submission)
 
 
@@ -29,6 +30,10 @@ def _answered(state: State, fact: JobAdmitted | JobRejected) -> None:
 
 def _tree(state: State, fact: BudgetTreeChanged) -> None:
     state.tree = fact.tree
+
+
+def _policy(state: State, fact: PolicyChanged) -> None:
+    state.policy = fact.policy
 
 
 def _register(state: State, fact: HostRegistered) -> None:
@@ -44,7 +49,13 @@ def _open(state: State, fact: RunAssigned) -> None:
     if not fact.allocated:
         return
     replicas = {place.replica: ReplicaBook(host=place.host, gpus=len(place.gpus)) for place in fact.placement}
-    state.runs[fact.run] = RunBook(job=fact.job, budget=fact.budget, user=fact.user, replicas=replicas)
+    state.runs[fact.run] = RunBook(
+        job=fact.job,
+        budget=fact.budget,
+        user=fact.user,
+        replicas=replicas,
+        cap_ms=0 if state.policy is None else state.policy.min_runtime_cap_ms,
+    )
     for host in _hosts_of(replicas.values()):
         state.runs_by_host.setdefault(host, {})[fact.run] = None
 
@@ -113,6 +124,7 @@ def _close(state: State, fact: RunEnded) -> None:
         spans=tuple(spans),
         cause_of_end=fact.cause_of_end,
         fact=fact.id,
+        cap_ms=book.cap_ms,
         checkpoint=book.checkpoint,
     )
 
@@ -132,6 +144,7 @@ def _lead_taken(state: State, fact: BudgetLeadTaken) -> None:
 
 _FOLD: dict[Kind, Callable[[State, Any], None]] = {
     BudgetTreeChanged: _tree,
+    PolicyChanged: _policy,
     HostRegistered: _register,
     JobSubmitted: _submitted,
     JobAdmitted: _answered,

@@ -8,6 +8,7 @@ import msgspec
 
 from tenure.domain.ids import LOG_START, BudgetPath, FactId, HostId, JobId, Position, RunId, UserName
 from tenure.domain.job import JobSpec
+from tenure.domain.policy import Policy
 from tenure.domain.reasons import EndCause
 from tenure.domain.shape import ClusterShape, HostKind
 from tenure.domain.tree import BudgetTree
@@ -15,12 +16,13 @@ from tenure.domain.units import Millis
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that waits to be admitted or rejected."""
+    """A job that waits to be admitted or rejected. `policy`: the log's when it was submitted, None if it had none."""
 
     job: JobId
     spec: JobSpec
     submitted_at: Millis
     fact: FactId
+    policy: Policy | None = None
 
 
 class ReplicaBook(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -42,6 +44,7 @@ class RunBook(msgspec.Struct, kw_only=True, omit_defaults=True):
     budget: BudgetPath
     user: UserName
     replicas: dict[int, ReplicaBook]
+    cap_ms: Millis = 0
     checkpoint: Millis | None = None
 
 
@@ -63,6 +66,8 @@ class EndedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spans: tuple[Span, ...]
     cause_of_end: EndCause
     fact: FactId
+    cap_ms: Millis = 0
+    """The most that is refunded, by the log's policy when it was assigned; 0 if it had none."""
     checkpoint: Millis | None = None
 
 
@@ -78,6 +83,8 @@ class State(msgspec.Struct, kw_only=True):
     runs_by_host: dict[HostId, dict[RunId, None]] = {}
     """The open books with a replica on a host."""
     ended: dict[RunId, EndedRun] = {}
+    policy: Policy | None = None
+    """The log's; None: it has none, and what the role was started with counts."""
 
 
 def initial() -> State:

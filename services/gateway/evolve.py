@@ -17,7 +17,7 @@ from services.gateway.policy.contracts import breaks_contract
 from services.gateway.policy.resubmission import body_of
 from services.gateway.policy.transitions import finished_state, next_state
 from services.gateway.reasons_in_words import BY_AUTOMATION, say_why
-from services.gateway.state import Ranking, State
+from services.gateway.state import POLICIES_KEPT, Ranking, State
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import JobSpec
@@ -42,6 +42,7 @@ from tenure.events.placing import (
     RunStarted,
     RunStopRequested,
 )
+from tenure.events.policy import PolicyChanged
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import (
     CheckpointReported,
@@ -271,6 +272,11 @@ def _budget_tree_changed(state: State, fact: BudgetTreeChanged) -> None:
     state.tree, state.tree_position = fact.tree, state.position
 
 
+def _policy_changed(state: State, fact: PolicyChanged) -> None:
+    state.policy_facts.append((state.position, fact))
+    del state.policy_facts[:-POLICIES_KEPT]
+
+
 def _ranking_published(state: State, fact: RankingPublished) -> None:
     state.ranking = Ranking(fact)
 
@@ -335,6 +341,7 @@ def _pass_over(state: State, fact: Fact) -> None:
 
 _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
     BudgetTreeChanged: _budget_tree_changed,
+    PolicyChanged: _policy_changed,
     JobAdmitted: _job_admitted,
     JobRejected: _job_rejected,
     RunCharged: _run_charged,

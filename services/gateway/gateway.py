@@ -39,8 +39,8 @@ class Gateway:
     def __init__(
         self, loop: Loop[State], log: Log, clock: Clock, progress: Progress, *, cluster: str, policy: Policy
     ) -> None:
-        """`progress` is told by the loop's hands how far the fold has come."""
-        self.policy, self.cluster, self.progress = policy, cluster, progress
+        """`progress` is told by the loop's hands how far the fold has come; `policy` counts while the log has none."""
+        self.at_start, self.cluster, self.progress = policy, cluster, progress
         self.sightings = Sightings(log)
         self.job_ids = JobIdMaker(maker=int.from_bytes(os.urandom(4)) % MAKERS)
         self._loop, self._log, self._clock = loop, log, clock
@@ -49,6 +49,11 @@ class Gateway:
     def now(self) -> Millis:
         """The present instant."""
         return self._clock.now()
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that counts now."""
+        return self._loop.state.policy or self.at_start
 
     @property
     def state(self) -> State:

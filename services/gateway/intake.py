@@ -33,7 +33,7 @@ class Intake:
     """Writes submissions. One per gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self._gateway, self._limits = gateway, Limits(gateway.policy)
+        self._gateway, self._limits = gateway, Limits(lambda: gateway.policy)
 
     async def submit(self, specs: Sequence[JobSpec], *, key: str) -> tuple[JobId, ...]:
         """The ids of the jobs, in order. Raises `Refusal`, `Denied` too (and then nothing was written), or `Away`."""

@@ -26,10 +26,10 @@ SOON_S, LATER_S = 1.0, 60.0
 class Limits:
     """The counts of one gateway. 0 as a limit: none."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Callable[[], Policy]) -> None:
+        """`policy`: the one that counts at the moment."""
         self._policy = policy
         self._window = SlidingWindowCounterRateLimiter(MemoryStorage())
-        self._rate = RateLimitItemPerSecond(policy.submissions_per_user or 1, WINDOW_S)
         self._under_way = 0
         self._unseen: Counter[UserName] = Counter()
         """Jobs of each user that are being written, or are written and not in the state yet."""
@@ -38,12 +38,14 @@ class Limits:
 
     async def count(self, user: UserName) -> None:
         """One more submission of this user. Raises `Limited`."""
-        if not self._policy.submissions_per_user or await self._window.hit(self._rate, user):
+        most = self._policy().submissions_per_user
+        rate = RateLimitItemPerSecond(most or 1, WINDOW_S)
+        if not most or await self._window.hit(rate, user):
             return
-        again_s = (await self._window.get_window_stats(self._rate, user)).reset_time - time.time()
+        again_s = (await self._window.get_window_stats(rate, user)).reset_time - time.time()
         raise Limited(
             field="user",
-            problem=f"more than {self._rate.amount} submissions of {user} in {WINDOW_S} s",
+            problem=f"more than {most} submissions of {user} in {WINDOW_S} s",
             fix="submit many jobs as one batch (SubmitBatch), or more slowly",
             retry_after_s=min(max(again_s, SOON_S), WINDOW_S),
         )
@@ -54,7 +56,7 @@ class Limits:
     ) -> Iterator[None]:
         """So many jobs of this user are written during the block, then up to where `written` says. Raises `Limited`."""
         self._check_queue(state, user, jobs)
-        if 0 < self._policy.submissions_at_once <= self._under_way:
+        if 0 < self._policy().submissions_at_once <= self._under_way:
             raise Limited(
                 field="jobs",
                 problem=f"{self._under_way} submissions are being written at this moment",
@@ -76,7 +78,7 @@ class Limits:
             self._unseen[known] -= seen
             if not self._unseen[known]:
                 del self._unseen[known]
-        most, waiting = self._policy.queued_per_user, state.waiting[user] + self._unseen[user]
+        most, waiting = self._policy().queued_per_user, state.waiting[user] + self._unseen[user]
         if most and waiting + jobs > most:
             raise Limited(
                 field="jobs",

@@ -21,6 +21,7 @@ from services.gateway.identity.guard import Guard
 from services.gateway.identity.sources import listen_on, sources_of
 from services.gateway.jobs import Jobs
 from services.gateway.output import Output
+from services.gateway.policies import Policies
 from services.gateway.whoami import Identity
 from tenure.domain.loopback import is_loopback
 from tenure.domain.refusal import Refusal
@@ -34,6 +35,8 @@ from tenure.v1 import (
     identity_pb2_grpc,
     jobs_pb2,
     jobs_pb2_grpc,
+    policy_pb2,
+    policy_pb2_grpc,
 )
 
 logger = logging.getLogger(__name__)
@@ -53,6 +56,7 @@ SERVICES = tuple(
         (budgets_pb2.DESCRIPTOR, "Budgets"),
         (hosts_pb2.DESCRIPTOR, "Hosts"),
         (identity_pb2.DESCRIPTOR, "Identity"),
+        (policy_pb2.DESCRIPTOR, "Policy"),
     )
 )
 _OPTIONS = (
@@ -115,6 +119,7 @@ class Server:
         jobs_pb2_grpc.add_JobsServicer_to_server(Jobs(gateway, history, output), server)
         budgets_pb2_grpc.add_BudgetsServicer_to_server(Budgets(gateway, history), server)
         hosts_pb2_grpc.add_HostsServicer_to_server(Hosts(gateway), server)
+        policy_pb2_grpc.add_PolicyServicer_to_server(Policies(gateway), server)
         identity_pb2_grpc.add_IdentityServicer_to_server(Identity(gateway), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import signal
 from collections.abc import Sequence
 
 from services.gateway.clickhouse_history import ClickHouseHistory
@@ -11,9 +12,12 @@ from services.gateway.evolve import READS, evolve
 from services.gateway.gateway import Gateway
 from services.gateway.metrics import Measuring
 from services.gateway.output import Output
+from services.gateway.policies import reload_policy, write_first
 from services.gateway.progress import Progress
+from services.gateway.refusals import Away
 from services.gateway.server import Server
 from services.gateway.state import State, dump, initial, load
+from tenure.domain.refusal import Refusal
 from tenure.runtime.clock import WallClock
 from tenure.runtime.identity_options import IDENTITY, build_identity_options
 from tenure.runtime.local_tokens import key_file
@@ -31,8 +35,18 @@ from tenure.runtime.service import (
 
 logger = logging.getLogger(__name__)
 
+AGAIN_S = 1.0
+"""After so long the first policy of a log is tried again."""
 ROLE: Role[State] = Role(
-    name="gateway", reads=READS, guard=None, initial=initial, evolve=evolve, decide=decide, dump=dump, load=load
+    name="gateway",
+    reads=READS,
+    guard=None,
+    initial=initial,
+    evolve=evolve,
+    decide=decide,
+    dump=dump,
+    load=load,
+    policy=lambda state: state.policy,
 )
 
 
@@ -55,7 +69,8 @@ async def serve(service: Service) -> None:
 
         history = ClickHouseHistory(connection.clickhouse_url, connection.clickhouse_token_file)
         await server.start(gateway, history, Output(progress, cluster=connection.cluster, connect=connect))
-        announcing = asyncio.create_task(_announce(service, loop.caught_up, server.address))
+        announcing = asyncio.create_task(_announce(service, gateway, loop.caught_up, server.address))
+        reloading = asyncio.create_task(_reload(service, gateway))
         checking = asyncio.create_task(server.watch_health(gateway))
         measuring = asyncio.create_task(Measuring(gateway, history, log.dead).run())
         measuring.add_done_callback(_say_failed)
@@ -66,6 +81,7 @@ async def serve(service: Service) -> None:
             announcing.cancel()
             sightings.cancel()
             measuring.cancel()
+            reloading.cancel()
             await server.stop()
             await asyncio.gather(checking, measuring, return_exceptions=True)
     finally:
@@ -78,11 +94,38 @@ def _say_failed(measuring: "asyncio.Task[None]") -> None:
         logger.error("no metrics of the cluster any more", exc_info=error)
 
 
-async def _announce(service: Service, caught_up: asyncio.Event, address: str) -> None:
+async def _announce(service: Service, gateway: Gateway, caught_up: asyncio.Event, address: str) -> None:
     await caught_up.wait()
     gc.freeze()
     gc.enable()
     await announce_ready(service, caught_up, {"address": address})
+    while True:
+        try:
+            await write_first(gateway, source=_source(service))
+            return
+        except Away as trouble:
+            logger.warning("the log has no policy yet: %s", trouble)
+            await asyncio.sleep(AGAIN_S)
+
+
+async def _reload(service: Service, gateway: Gateway) -> None:
+    """On SIGHUP, make the policy of the file the policy. Only with a file: without one there is nothing to read."""
+    if service.arguments.config is None:
+        return
+    hung_up = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up.set)
+    while True:
+        await hung_up.wait()
+        hung_up.clear()
+        try:
+            await reload_policy(gateway, service.read_policy(), source=_source(service))
+        except (Refusal, Away) as trouble:
+            logger.error("SIGHUP: nothing is changed: %s", trouble)
+
+
+def _source(service: Service) -> str:
+    """What the policy of this process comes from."""
+    return str(service.arguments.config or "its start")
 
 
 def main(argv: Sequence[str]) -> int:

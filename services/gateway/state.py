@@ -13,12 +13,15 @@ from services.gateway.entries import BudgetChange, Counts, Held, HostEntry, JobE
 from services.gateway.incidents import Incident, Incidents
 from services.gateway.keys import Keys, Packed
 from tenure.domain.ids import LOG_START, BudgetPath, HostId, JobId, Position, RunId, UserName
+from tenure.domain.policy import Policy
 from tenure.domain.reasons import JobState
 from tenure.domain.shape import ClusterShape, shape_of
 from tenure.domain.tree import BudgetTree
+from tenure.events.policy import PolicyChanged
 from tenure.events.ranking import RankingPublished, Standing
 
 OVER_KEPT = 20_000
+POLICIES_KEPT = 1_000
 WAITING = (JobState.SUBMITTED, JobState.QUEUED)
 
 
@@ -61,6 +64,8 @@ class State:
         self.changes: list[BudgetChange] = []
         self.budget_lane: Position = LOG_START
         """The last fact in the lane that a change of the tree is conditional on."""
+        self.policy_facts: list[tuple[Position, PolicyChanged]] = []
+        """The latest changes of the policy, oldest first."""
         self.ranking: Ranking | None = None
         self.incidents = Incidents()
         self.keys = Keys()
@@ -72,6 +77,16 @@ class State:
     def rank(self, job: JobId) -> int:
         """The place of a job in the latest order, from 1; 0 when it is not listed."""
         return 0 if self.ranking is None else self.ranking.ranks.get(job, 0)
+
+    @property
+    def policy(self) -> Policy | None:
+        """The log's; None: it has none, and what the gateway was started with counts."""
+        return self.policy_facts[-1][1].policy if self.policy_facts else None
+
+    @property
+    def policy_position(self) -> Position:
+        """Where it was changed last."""
+        return self.policy_facts[-1][0] if self.policy_facts else LOG_START
 
     @property
     def shape(self) -> ClusterShape:
@@ -134,6 +149,7 @@ class Saved(msgspec.Struct, kw_only=True):
     tree_position: Position
     changes: list[BudgetChange]
     budget_lane: Position
+    policy_facts: list[tuple[Position, PolicyChanged]]
     ranking: RankingPublished | None
     incidents: list[Incident]
     lost_on: list[tuple[RunId, HostId]]
@@ -166,6 +182,7 @@ def dump(state: State) -> bytes:
             tree_position=state.tree_position,
             changes=state.changes,
             budget_lane=state.budget_lane,
+            policy_facts=state.policy_facts,
             ranking=None if state.ranking is None else state.ranking.fact,
             incidents=list(state.incidents.by_id.values()),
             lost_on=list(state.incidents.lost_on.items()),
@@ -190,6 +207,7 @@ def load(payload: bytes) -> State:
     state.hosts = {entry.spec.host: entry for entry in saved.hosts}
     state.tree, state.tree_position = saved.tree, saved.tree_position
     state.changes, state.budget_lane = saved.changes, saved.budget_lane
+    state.policy_facts = saved.policy_facts
     state.ranking = None if saved.ranking is None else Ranking(saved.ranking)
     state.incidents = Incidents(saved.incidents, saved.lost_on)
     state.keys = Keys(saved.keys)

@@ -8,6 +8,7 @@ from tenure.domain.host import RepairStep
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import Placement, Topology, gpus_by_host
 from tenure.domain.nearest import listed
+from tenure.domain.policy import in_words, spoken
 from tenure.domain.reasons import EndCause
 from tenure.domain.units import format_duration, gpu_hours
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
@@ -28,6 +29,7 @@ from tenure.events.placing import (
     RunStarted,
     RunStopRequested,
 )
+from tenure.events.policy import PolicyChanged
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import (
     CheckpointReported,
@@ -180,6 +182,14 @@ def _tree_changed(fact: BudgetTreeChanged) -> str:
     return f"{fact.by} changed the budgets{comment}."
 
 
+def _policy_changed(fact: PolicyChanged) -> str:
+    told = [
+        f"{spoken(each.knob)} from {in_words(each.knob, each.before)} to {in_words(each.knob, each.after)}"
+        for each in fact.changes
+    ]
+    return f"{fact.by} changed the policy: {_some(told)}{_comment(fact.comment)}."
+
+
 def _drain_requested(fact: DrainRequested) -> str:
     fatal = ", ending its runs at once" if fact.fatal else ""
     deadline = f", by {say_instant(fact.deadline)}" if fact.deadline else ""
@@ -282,6 +292,7 @@ _SENTENCES: Mapping[Kind, Callable[[Any], str]] = {
     JobRequeued: _requeued,
     JobSubmitted: _submitted,
     PlacementDeferred: _deferred,
+    PolicyChanged: _policy_changed,
     PlacerLeadTaken: _led("placer"),
     RankerLeadTaken: _led("ranker"),
     RankingPublished: _ranking,

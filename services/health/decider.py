@@ -1,6 +1,7 @@
 """The health role on one screen: who went silent, who came back, what people asked for, and what that leaves usable."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from services.health.evolve import READS, evolve
@@ -31,8 +32,13 @@ _OUT_OF_SERVICE = (HostState.DRAINING, HostState.DRAINED, HostState.LOST)
 
 
 def decide(state: State, now: Millis, *, silence: Silence, plug: Plug) -> Decision:
-    """State and capacity changes that are due, and the next instant at which something becomes due by itself (P11)."""
+    """State and capacity changes that are due, and the next instant at which something becomes due by itself (P11).
+
+    The policy of `silence` counts while the log has none.
+    """
     core = state.core
+    if core.policy is not None:
+        silence = replace(silence, policy=core.policy)
     silent = state.watch.due(now, deadline_of=partial(_watch_deadline, state, silence))  # 1. who went silent
     timed = [name for name, due in state.timers.items() if due <= now]  # 2. whose time has come otherwise
     if not silent and not timed and not state.touched and not state.suspects:
@@ -130,4 +136,5 @@ def role(policy: Policy, *, started_at: Millis = 0, plug: Plug = NO_PLUG) -> Rol
         load=load,
         lead=HealthLeadTaken,
         rest_s=REST_S,
+        policy=lambda state: state.core.policy,
     )

@@ -31,6 +31,7 @@ from tenure.events.hosts import CapacityChanged, DrainCompleted, HostStateChange
 from tenure.events.intake import DrainRequested, RepairCompleted, ResumeRequested
 from tenure.events.leading import HealthLeadTaken
 from tenure.events.placing import PlacementDeferred, RunAssigned, RunEnded
+from tenure.events.policy import PolicyChanged
 from tenure.events.reports import Heartbeat, HostRegistered, HostSignal, still_open
 
 
@@ -99,6 +100,11 @@ def _hear(host: Host, at: Millis, *, suspect_after_ms: Millis) -> None:
     in_row = at - host.last_seen < suspect_after_ms
     host.signs = min(host.signs + 1, SIGNS_NEEDED) if in_row else 1
     host.last_seen = at
+
+
+def _policy_changed(state: State, fact: PolicyChanged) -> None:
+    state.core.policy = fact.policy
+    state.look_again()
 
 
 def _host_state_changed(state: State, fact: HostStateChanged) -> None:
@@ -297,12 +303,18 @@ _FOLD: dict[Kind, Callable[[State, Any], None]] = {
     HostSignal: _host_signal,
     RepairRequested: _repair_requested,
     HealthLeadTaken: _lead_taken,
+    PolicyChanged: _policy_changed,
 }
 READS: tuple[Kind, ...] = (*_HEARD, *_FOLD)
 
 
 def evolve(state: State, recorded: Recorded, *, suspect_after_ms: Millis) -> None:
-    """Fold one fact in place. Signs of life further apart than `suspect_after_ms` are no row."""
+    """Fold one fact in place. Signs of life further apart than `suspect_after` are no row.
+
+    `suspect_after_ms` counts while the log has no policy.
+    """
+    if state.core.policy is not None:
+        suspect_after_ms = state.core.policy.suspect_after_ms
     fact, kind = recorded.fact, type(recorded.fact)
     fold = _FOLD.get(kind)
     if fold is not None:

@@ -8,6 +8,7 @@ import msgspec
 from services.health.watch import Watch
 from tenure.domain.host import HostSpec, HostState, RepairStep
 from tenure.domain.ids import LOG_START, FactId, HostId, JobId, Position, RunId, UserName
+from tenure.domain.policy import Policy
 from tenure.domain.reasons import SUSPECT_BUT_HEARD, Reason
 from tenure.domain.units import Millis
 from tenure.events.reports import HealthSignal
@@ -157,6 +158,8 @@ class Core(msgspec.Struct, kw_only=True):
     """The latest instant of any heartbeat."""
     followed_since: Millis = 0
     """Since then some host's heartbeats came without a gap of `suspect_after`, and no mass silence was on record."""
+    policy: Policy | None = None
+    """The log's; None: it has none, and what the role was started with counts."""
     mass_silence: dict[str, None] = {}
     """Clusters of which most hosts are on record as silent: each has a network of its own."""
 
@@ -207,6 +210,13 @@ class State:
             counts = self.tally.setdefault(cluster, [0, 0])
             counts[0] += change * (name in self.suspects)
             counts[1] += change
+
+    def look_again(self) -> None:
+        """At every host: what is due when may be another than it was."""
+        self.watch = Watch()
+        self.touched.update(dict.fromkeys(self.core.hosts))
+        for name, host in self.core.hosts.items():
+            self.index(name, host)
 
     def touch_lost(self) -> None:
         """The repair plug may have room for lost hosts that wait for it."""

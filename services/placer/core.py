@@ -8,6 +8,7 @@ import msgspec
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import LOG_START, BudgetPath, FactId, HostId, JobId, Position, RunId
 from tenure.domain.job import JobSpec, Placement, gpus_by_host
+from tenure.domain.policy import Policy
 from tenure.domain.reasons import EndCause, Reason, Why
 from tenure.domain.units import MINUTE, GpuMillis, Millis
 from tenure.events.ranking import Standing
@@ -168,6 +169,10 @@ class Core(msgspec.Struct, kw_only=True):
     """... and whether that began another round of `LOOK_AGAIN_AFTER`: then timetables are looked at again."""
     commitments: list[Commitment] = []
     said: dict[JobId, Said] = {}
+    policy: Policy | None = None
+    """The log's; None: it has none, and what the role was started with counts."""
+    grace_most_ms: Millis = 0
+    """The longest grace that any policy of the log allowed: contracts of then are still there."""
     cancelled_early: dict[JobId, str] = {}
     """Cancels of jobs not admitted yet, oldest first, at most `CANCELLED_EARLY_MAX`."""
 

@@ -19,7 +19,11 @@ from tenure.runtime.role import Decision, Role
 
 
 def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
-    """Facts that are due now, and the next instant at which something may change by itself (P11)."""
+    """Facts that are due now, and the next instant at which something may change by itself (P11).
+
+    `policy` counts while the log has none.
+    """
+    policy = state.core.policy or policy
     reported = list(settle(state, now))  # 1. what was reported of runs
     if reported:
         return Decision(assumes=state.position, facts=reported)  # fold that first: it frees GPUs
@@ -92,4 +96,5 @@ def role(policy: Policy) -> Role[State]:
         dump=dump,
         load=load,
         lead=PlacerLeadTaken,
+        policy=lambda state: state.core.policy,
     )

@@ -18,7 +18,7 @@ from services.placer.core import (
     Said,
     Stop,
 )
-from services.placer.state import State
+from services.placer.state import Looks, State
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId
 from tenure.domain.reasons import EndCause, Reason
@@ -40,6 +40,7 @@ from tenure.events.placing import (
     RunStarted,
     RunStopRequested,
 )
+from tenure.events.policy import PolicyChanged
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import CheckpointReported, HostRegistered, ReplicasExited, ReplicasStarted
 
@@ -74,6 +75,15 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
         state.draining.pop(fact.host, None)
     for run in state.runs_on.get(fact.host, ()):
         state.attention[run] = None
+
+
+def _policy_changed(state: State, fact: PolicyChanged) -> None:
+    """Decide by it from here on. What was promised under another one stands: see `grace_most_ms`."""
+    core, before = state.core, [round(change.before) for change in fact.changes if change.knob == "grace_max_ms"]
+    core.grace_most_ms = max(core.grace_most_ms, fact.policy.grace_max_ms, *before)
+    core.policy = fact.policy
+    state.looks = Looks()
+    state.ratios += 1
 
 
 def _job_admitted(state: State, fact: JobAdmitted) -> None:
@@ -303,12 +313,14 @@ _EVOLVE: dict[Kind, Callable[[State, Any], None]] = {
     PlacementDeferred: _placement_deferred,
     ReservationMade: _reservation_made,
     ReservationDropped: _reservation_dropped,
+    PolicyChanged: _policy_changed,
 }
 
 READS: tuple[Kind, ...] = tuple(_EVOLVE)
 _OPENS: tuple[Kind, ...] = (
     HostRegistered,
     HostStateChanged,
+    PolicyChanged,
     RankingPublished,
     RunAssigned,
     RunPreemptionRequested,

@@ -26,6 +26,7 @@ def role(policy: Policy) -> Role[State]:
         dump=dump,
         load=lambda payload: load(payload, policy),
         lead=RankerLeadTaken,
+        policy=lambda state: state.policy_of_log,
     )
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from services.ranker.policy.drift import comparable_until, compare, is_forgotten
 from services.ranker.state import State
 from services.ranker.window import Away, Database
-from tenure.domain.policy import Policy
 from tenure.domain.units import MINUTE, Millis
 from tenure.log.port import Log, Unavailable
 from tenure.runtime.clock import Clock
@@ -36,11 +35,9 @@ Report = dict[str, object]
 class DriftCheck:
     """Compares the state of a running loop with a database. Reads the state only between two folds."""
 
-    def __init__(
-        self, loop: Loop[State], log: Log, database: Database, *, policy: Policy, clock: Clock, file: Path
-    ) -> None:
+    def __init__(self, loop: Loop[State], log: Log, database: Database, *, clock: Clock, file: Path) -> None:
         self._loop, self._log, self._database = loop, log, database
-        self._policy, self._clock, self._file = policy, clock, file
+        self._clock, self._file = clock, file
         self._said: str | None = None
 
     async def run(self) -> None:
@@ -70,9 +67,9 @@ class DriftCheck:
             return {"status": "behind", "reason": "the ranker has not caught up with the log"}
         state = self._loop.state
         until = comparable_until(
-            state, reported=known.reported, known_at=known.at, settle_ms=self._policy.suspect_after_ms
+            state, reported=known.reported, known_at=known.at, settle_ms=state.policy.suspect_after_ms
         )
-        since = until - self._policy.lookback_ms
+        since = until - state.window_ms
         if until < self._clock.now() - BEHIND or is_forgotten(state, since):
             reason = f"ClickHouse knows every host only up to {until}"
             return {"status": "behind", "reason": reason, "position": known.position, "until_ms": until}

@@ -10,7 +10,7 @@ from services.ranker.state import Host, State, promise, promise_reservation
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId
 from tenure.domain.reasons import SUSPECT_BUT_HEARD
-from tenure.domain.units import HOUR
+from tenure.domain.units import HOUR, MINUTE, Millis
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, RunCharged
 from tenure.events.catalogue import Kind
 from tenure.events.fact import Lane, Recorded
@@ -25,11 +25,14 @@ from tenure.events.placing import (
     RunEnded,
     RunStarted,
 )
+from tenure.events.policy import PolicyChanged
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import ReplicasExited, ReplicasStarted
 
 FORGET_EVERY = 6 * HOUR
 """How often old steps are dropped, and how much longer than the window they are kept (clocks differ)."""
+WIDEN_EVERY = 5 * MINUTE
+"""How often the window grows, while a longer one was asked for than is remembered."""
 
 
 def evolve(state: State, recorded: Recorded) -> None:
@@ -40,9 +43,14 @@ def evolve(state: State, recorded: Recorded) -> None:
     if fold is None:
         return
     fold(state, fact)
-    if fact.lane is not Lane.REPORT and fact.at > state.clock:
+    if fact.lane is Lane.REPORT:
+        return
+    if state.began is None:
+        state.began = fact.at
+    if fact.at > state.clock:
         state.clock = fact.at
         _forget(state)
+        _widen(state)
         news.look(state)
 
 
@@ -51,6 +59,15 @@ def _tree(state: State, fact: BudgetTreeChanged) -> None:
     state.shares.change(fact.tree, at=fact.at)
     queued = [(state.jobs[job], job in state.reserved) for job in state.queue.jobs()]
     state.queue.regroup(fact.tree, queued)
+    state.news_at = state.position
+
+
+def _policy(state: State, fact: PolicyChanged) -> None:
+    state.policy = state.policy_of_log = fact.policy
+    state.queue.set_policy(fact.policy)
+    state.queue.regroup(state.tree, [(state.jobs[job], job in state.reserved) for job in state.queue.jobs()])
+    state.set_window(min(fact.policy.lookback_ms, _remembered(state)))
+    state.said_ratios = None
     state.news_at = state.position
 
 
@@ -232,9 +249,8 @@ def _finish(state: State, run: Run, number: int, held: Held, *, at: int) -> None
 def _forget(state: State) -> None:
     """Drop what lies before the window, now and then. Depends on the facts alone, so every fold does it alike."""
     before = state.clock - state.policy.lookback_ms - FORGET_EVERY
-    if state.forgotten_to is None:
-        state.forgotten_to = before
-    if before < state.forgotten_to + FORGET_EVERY:
+    since = state.began if state.forgotten_to is None else state.forgotten_to
+    if since is None or before < since + FORGET_EVERY:
         return
     state.forgotten_to = before
     state.capacity.forget(before)
@@ -244,12 +260,25 @@ def _forget(state: State) -> None:
     state.ledger.forget(before, referred=((run.budget, run.user) for run in state.runs.values()))
 
 
+def _remembered(state: State) -> Millis:
+    """How far back from now the curves are whole."""
+    return state.policy.lookback_ms if state.forgotten_to is None else max(0, state.clock - state.forgotten_to)
+
+
+def _widen(state: State) -> None:
+    """A longer lookback than is remembered is grown into: the window begins where memory does, until it is whole."""
+    longest = min(state.policy.lookback_ms, _remembered(state))
+    if longest >= state.window_ms + WIDEN_EVERY or state.window_ms < longest == state.policy.lookback_ms:
+        state.set_window(longest)
+
+
 def _lead_taken(state: State, fact: RankerLeadTaken) -> None:
     """In the guarded lane, so it must be read, but it moves no ratio."""
 
 
 FOLDS: dict[Kind, Callable[[State, Any], None]] = {
     BudgetTreeChanged: _tree,
+    PolicyChanged: _policy,
     CapacityChanged: _capacity,
     HostStateChanged: _host_state,
     JobAdmitted: _admitted,

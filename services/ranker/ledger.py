@@ -184,6 +184,12 @@ class Ledger:
                     total[3] += ahead
         return self._sums
 
+    def redraw(self) -> None:
+        """The window has another length: no line that was drawn holds."""
+        for account in self._all():
+            for part in (HELD, REFUNDED, AHEAD, SPARE):
+                account.changed(part)
+
     def forget(self, before: Millis, *, referred: Iterable[tuple[BudgetPath, UserName]]) -> None:
         """Drop what no window that begins at or after `before` can see. `referred`: accounts that runs go on using."""
         for account in self._all():

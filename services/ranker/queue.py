@@ -187,6 +187,10 @@ class Queue:
         for group in resized:
             group.resize()
 
+    def set_policy(self, policy: Policy) -> None:
+        """Jobs have another place in their budget from now on; to be followed by `regroup`."""
+        self._policy = policy
+
     def regroup(self, tree: BudgetTree, jobs: Iterable[tuple[Job, bool]]) -> None:
         """The tree is another one. `jobs` are the queued ones, each with whether it is reserved."""
         self._tree = tree

@@ -33,7 +33,7 @@ async def serve(service: Service) -> None:
         if connection.clickhouse_url is not None:
             database = Database(connection.clickhouse_url, connection.clickhouse_token_file)
             file = connection.data / "ranker" / "drift.json"
-            check = DriftCheck(loop, log, database, policy=service.policy, clock=WallClock(), file=file)
+            check = DriftCheck(loop, log, database, clock=WallClock(), file=file)
             checking = asyncio.create_task(check.run())
         async with taking_part(service, log, loop.caught_up) as loop.leadership:
             loop.leadership.on_change.append(loop.poke)

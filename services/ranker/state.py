@@ -41,9 +41,13 @@ class Core(msgspec.Struct, kw_only=True):
 
     lookback_ms: Millis
     """The window that the curves below reach back to; a longer one cannot be served from them."""
+    window_ms: Millis
+    policy: Policy | None
     position: Position
     clock: Millis
     """The latest instant that a role (not an agent, whose clock may be off) spoke of."""
+    began: Millis | None
+    """The instant of the first fact."""
     forgotten_to: Millis | None
     """Steps of the curves before this are folded together."""
     capacity_since: Millis | None
@@ -75,8 +79,13 @@ class State:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self.policy_of_log: Policy | None = None
+        """None: it has none, and what the role was started with counts."""
+        self.window_ms: Millis = policy.lookback_ms
+        """The window that is looked at: the lookback of the policy, or as much of it as is remembered."""
         self.position = LOG_START
         self.clock: Millis = 0
+        self.began: Millis | None = None
         self.forgotten_to: Millis | None = None
         self.capacity_since: Millis | None = None
         self.news_at = LOG_START
@@ -107,6 +116,12 @@ class State:
         """The sum of the jumps, on each budget of their paths."""
         self.idle: tuple[Position, Millis] | None = None
         """Scratch of `decide`: at this position and instant there was nothing to say."""
+
+    def set_window(self, length_ms: Millis) -> None:
+        """Look at another window: all that is drawn over the old one is drawn again."""
+        self.window_ms = length_ms
+        self.ledger.redraw()
+        self.look_every_ms = None
 
     def accounts(self, run: Run) -> tuple[Account, Account]:
         """The books that a run is kept in: its budget's and its user's."""
@@ -175,8 +190,11 @@ def dump(state: State) -> bytes:
     """The state as bytes; equal states have equal bytes."""
     core = Core(
         lookback_ms=state.policy.lookback_ms,
+        window_ms=state.window_ms,
+        policy=state.policy_of_log,
         position=state.position,
         clock=state.clock,
+        began=state.began,
         forgotten_to=state.forgotten_to,
         capacity_since=state.capacity_since,
         news_at=state.news_at,
@@ -204,10 +222,14 @@ def load(payload: bytes, policy: Policy) -> State:
         core = _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"not a state of the ranker: {error}") from error
-    if core.lookback_ms < policy.lookback_ms:
+    if core.policy is not None:
+        policy = core.policy
+    elif core.lookback_ms < policy.lookback_ms:
         raise ValueError(f"it looks back {core.lookback_ms} ms, the policy {policy.lookback_ms} ms")
     state = State(policy)
-    state.position, state.clock, state.forgotten_to = core.position, core.clock, core.forgotten_to
+    state.policy_of_log, state.window_ms = core.policy, min(core.window_ms, policy.lookback_ms)
+    state.position, state.clock = core.position, core.clock
+    state.began, state.forgotten_to = core.began, core.forgotten_to
     state.capacity_since, state.news_at, state.looked_at = core.capacity_since, core.news_at, core.looked_at
     state.tree = core.tree
     eras = {path: [(since, int(share)) for since, share in known] for path, known in core.eras.items()}

@@ -2,13 +2,16 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tenure.cli import documents, words
+from tenure.cli.connection import caller, connect
 from tenure.cli.options import SYSTEM, Json
-from tenure.cli.terminal import Column, Table, cell, print_json, print_table
+from tenure.cli.terminal import Column, Table, cell, print_json, print_table, say
 from tenure.domain.nearest import did_you_mean, listed
 from tenure.domain.refusal import Refusal
 
@@ -17,6 +20,12 @@ if TYPE_CHECKING:
     from tenure.runtime.settings.setting import Setting
 
 COLUMNS = (Column(title="KEY"), Column(title="VALUE", least=16), Column(title="FROM"))
+
+KNOB_COLUMNS = (Column(title="KNOB"), Column(title="VALUE"), Column(title="DEFAULT"))
+HISTORY_COLUMNS = (
+    *(Column(title="WHEN"), Column(title="BY"), Column(title="FROM")),
+    *(Column(title="CHANGE", least=20), Column(title="COMMENT", least=8)),
+)
 
 group = typer.Typer(no_args_is_help=True, help="The configuration of processes, and the policy.")
 
@@ -77,6 +86,89 @@ def show(
         for setting, value, source in rows
     ]
     print_table(Table(columns=COLUMNS, rows=shown), empty="")
+
+
+@group.command()
+def apply(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Its section policy: becomes the policy.", show_default=False),
+    ] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KNOB=VALUE", help="One knob; wins over the file. Repeatable.")
+    ] = None,
+    comment: Annotated[str, typer.Option("--comment", "-m", help="Why, for the history.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Change the policy of the running system: to what a file says, or some knobs. It takes the role admin."""
+    from tenure.runtime.settings.given import load_settings
+    from tenure.runtime.settings.table import POLICY
+
+    if file is None and not sets:
+        raise Refusal(field="FILE", problem="nothing to apply", fix="name a file, or give --set KNOB=VALUE")
+    settings = load_settings(role="", config=file, environment={}, sets=sets or [])
+    values = {knob: str(value) for knob, value in settings.section(POLICY).items()}
+    with connect() as client:
+        answer = client.set_policy(values, merge=file is None, user=caller(), comment=comment)
+    if as_json:
+        changed = [{"knob": each.name, "before": each.before, "after": each.after} for each in answer.changes]
+        print_json({"position": answer.position, "changes": changed, "notes": list(answer.notes)})
+        return
+    for each in answer.changes:
+        print(f"{each.name}: {each.before} -> {each.after}")
+    if not answer.changes:
+        print("the policy is so already: nothing was changed")
+    for note in answer.notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+@group.command()
+def policy(as_json: Json = False) -> None:
+    """Show the policy that the running system decides by, and who set it."""
+    with connect() as client:
+        answer = client.policy()
+    if as_json:
+        print_json(
+            {
+                "position": answer.position,
+                "at_ms": answer.at_ms,
+                "by": answer.by,
+                "comment": answer.comment,
+                "knobs": {each.name: each.value for each in answer.knobs},
+            }
+        )
+        return
+    rows = [
+        [cell(each.name), cell(each.value, "bold" if each.value != each.default else ""), cell(each.default)]
+        for each in answer.knobs
+    ]
+    print_table(Table(columns=KNOB_COLUMNS, rows=rows), empty="")
+    if answer.position:
+        why = f": {answer.comment}" if answer.comment else ""
+        say(cell(f"since {words.instant(answer.at_ms, now=words.now_ms())}, by {answer.by}{why}"))
+
+
+@group.command()
+def history(as_json: Json = False) -> None:
+    """Show who changed the policy, when, from where, and each old and new value."""
+    with connect() as client:
+        changes = client.policy_history()
+    if as_json:
+        print_json([documents.policy_change(each) for each in changes])
+        return
+    rows = []
+    for change in changes:
+        knobs = [f"{each.name} {each.before} -> {each.after}" for each in change.changes]
+        rows.append(
+            [
+                cell(words.instant(change.at_ms, now=words.now_ms())),
+                cell(change.by),
+                cell(change.asked_from),
+                cell(", ".join(knobs) or "the defaults"),
+                cell(change.comment),
+            ]
+        )
+    print_table(Table(columns=HISTORY_COLUMNS, rows=rows), empty="the policy was never changed")
 
 
 @group.command()

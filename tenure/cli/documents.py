@@ -11,7 +11,7 @@ from tenure.cli.words import iso
 from tenure.domain.units import HOUR
 
 if TYPE_CHECKING:
-    from tenure.v1 import budgets_pb2, hosts_pb2, jobs_pb2
+    from tenure.v1 import budgets_pb2, hosts_pb2, jobs_pb2, policy_pb2
 
 Document = dict[str, Any]
 
@@ -172,6 +172,20 @@ def change(value: "budgets_pb2.BudgetChange") -> Document:
         "asked_by": value.asked_by or None,
         "asked_how": value.asked_how or None,
         "asked_from": value.asked_from or None,
+    }
+
+
+def policy_change(value: "policy_pb2.PolicyChange") -> Document:
+    """One change of the policy."""
+    return {
+        "position": value.position,
+        "at_ms": value.at_ms,
+        "by": value.by,
+        "comment": value.comment,
+        "asked_by": value.asked_by,
+        "asked_how": value.asked_how,
+        "asked_from": value.asked_from,
+        "changes": [{"knob": each.name, "before": each.before, "after": each.after} for each in value.changes],
     }
 
 

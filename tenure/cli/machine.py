@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -52,6 +52,7 @@ class Machine:
 
     `clickhouse_url` is a server that others look after; empty: the embedded engine at `clickhouse_port`.
     One of `hosts` (`16x8`) and `cluster_file` says which hosts the agent speaks for.
+    `knobs`: what `settings` says of the policy.
     `unread`: flags of settings that are about another log than the one run here.
     """
 
@@ -66,6 +67,7 @@ class Machine:
     provider: str
     config: Path | None
     settings: tuple[str, ...]
+    knobs: Mapping[str, str]
     unread: tuple[str, ...]
     identity: IdentityOptions
     metrics: Address | None = None

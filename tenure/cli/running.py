@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from tenure.cli.first_policy import settle_policy
 from tenure.cli.first_tree import settle_tree
 from tenure.cli.machine import CLUSTER, LEAVE_JOBS, STOP_ORDER, Machine
 from tenure.cli.terminal import clean, is_terminal
@@ -154,6 +155,12 @@ class _Running:
                 say(settled.changed)
         except (ServerError, Refusal) as error:
             say(f"the budget tree stays as it is: {error}")
+        try:
+            changed = await asyncio.to_thread(settle_policy, self._endpoint, self._machine.knobs)
+            if changed:
+                say(changed)
+        except (ServerError, Refusal) as error:
+            say(f"the policy stays as it is: {error}")
         with contextlib.suppress(OSError):
             print(f"tenure is up at {address} after {took_s:.1f} s (data: {self._machine.data.root}; Ctrl-C stops all)")
             print(f"try: tenure submit --budget {example} --gpus 1 --min-runtime 5m -- hostname", flush=True)

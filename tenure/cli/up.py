@@ -122,6 +122,7 @@ def _run(flags: dict[str, object], config: Path | None, sets: list[str], budgets
         provider=str(settings.value("agent.provider")),
         config=config and config.absolute(),
         settings=tuple(sets),
+        knobs=_knobs_set(settings),
         unread=tuple(
             flag
             for path, flag in (
@@ -135,6 +136,16 @@ def _run(flags: dict[str, object], config: Path | None, sets: list[str], budgets
         metrics=measured_from(settings),
     )
     raise typer.Exit(run(machine, tree=tree, tree_name=str(budgets)))
+
+
+def _knobs_set(settings: "Settings") -> dict[str, str]:
+    """The knobs of the policy that `--set` names. Those of a file are the log's business: `tenure config apply`."""
+    from tenure.runtime.settings.given import Source
+    from tenure.runtime.settings.table import POLICY
+
+    said = {path: each.value for path, each in settings.given.items() if each.source is Source.FLAG}
+    mark = f"{POLICY}."
+    return {path.removeprefix(mark): str(value) for path, value in said.items() if path.startswith(mark)}
 
 
 def choose_address(listen: str, directory: "DataDir") -> str:

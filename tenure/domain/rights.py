@@ -51,6 +51,7 @@ class Right(StrEnum):
     NAME_MANAGERS = "name managers"
     NAME_MEMBERS = "name members"
     TEND_HOSTS = "tend hosts"
+    SET_POLICY = "set policy"
     ACT_FOR_OTHERS = "act for others"
 
 
@@ -66,6 +67,7 @@ RIGHTS: Mapping[Right, frozenset[Standing]] = {
     Right.NAME_MANAGERS: frozenset({_A, _ABOVE}),
     Right.NAME_MEMBERS: frozenset({_A, _ABOVE, _M}),
     Right.TEND_HOSTS: frozenset({_A, _O}),
+    Right.SET_POLICY: frozenset({_A}),
     Right.ACT_FOR_OTHERS: frozenset({_A}),
 }
 """Who has each right: enough to be one of them."""

@@ -17,6 +17,7 @@ from tenure.events.placing import (
     RunStarted,
     RunStopRequested,
 )
+from tenure.events.policy import PolicyChanged
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import (
     CheckpointReported,
@@ -32,6 +33,7 @@ AnyFact = (
     | JobAdmitted
     | JobRejected
     | RunCharged
+    | PolicyChanged
     | DrainRequested
     | JobCancelRequested
     | JobSubmitted

@@ -9,10 +9,13 @@ from typing import Any
 
 from tenure.domain.host import HostSpec
 from tenure.domain.job import JobSpec
+from tenure.domain.policy import check_policy
+from tenure.domain.refusal import Refusal
 from tenure.domain.units import DAY, Millis
 from tenure.events.catalogue import Kind
 from tenure.events.fact import Fact
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
+from tenure.events.policy import PolicyChanged
 from tenure.events.reports import (
     CheckpointReported,
     Heartbeat,
@@ -163,6 +166,14 @@ def _order(fact: DrainRequested | ResumeRequested | RepairCompleted) -> str:
     return _names([("host", fact.host)])
 
 
+def _policy(fact: PolicyChanged) -> str:
+    try:
+        check_policy(fact.policy)
+    except Refusal as refusal:
+        return f"policy.{refusal}"
+    return ""
+
+
 _CHECKS: dict[Kind, Callable[[Any], str]] = {
     HostRegistered: _registered,
     Heartbeat: _heartbeat,
@@ -175,5 +186,6 @@ _CHECKS: dict[Kind, Callable[[Any], str]] = {
     DrainRequested: _order,
     ResumeRequested: _order,
     RepairCompleted: _order,
+    PolicyChanged: _policy,
 }
 """What comes from outside: agents and people. What deciders say of it, they have derived."""

@@ -5,7 +5,7 @@
 The lines a reader may count on: `capacity`, `job_submitted`, `run_started`, `run_ended`, `job_finished`. Further types
 tell more of the same log: `origin` (first; the epoch milliseconds of t = 0), `host`, `job_rejected`, `run_assigned`,
 `run_not_started` (it ended before every replica ran), `preemption_requested`, `job_requeued`, `cancel_requested`,
-`reservation_made`, `host_state`, `budget_tree`. The lines themselves are in `tenure.export.lines`.
+`reservation_made`, `host_state`, `budget_tree`, `policy_changed`. The lines themselves are in `tenure.export.lines`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +18,7 @@ import msgspec
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import JobSpec, gpus_by_host
+from tenure.domain.policy import UNIT, spoken
 from tenure.domain.tree import PPM
 from tenure.domain.units import SECOND, Millis
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
@@ -34,6 +35,7 @@ from tenure.events.placing import (
     RunPreemptionRequested,
     RunStarted,
 )
+from tenure.events.policy import PolicyChanged
 from tenure.events.reports import CheckpointReported, HostRegistered
 from tenure.export import lines as line
 
@@ -240,6 +242,17 @@ def _tree(export: _Export, fact: BudgetTreeChanged) -> None:
     export.told.append(line.Tree(fact.at, "budget_tree", shares, equal))
 
 
+def _policy(export: _Export, fact: PolicyChanged) -> None:
+    knobs = {
+        spoken(each.knob): (_plain(each.knob, each.before), _plain(each.knob, each.after)) for each in fact.changes
+    }
+    export.told.append(line.PolicyChange(fact.at, "policy_changed", fact.by, fact.comment, knobs))
+
+
+def _plain(knob: str, value: float) -> int | float:
+    return seconds(value) if knob.endswith(UNIT) else value
+
+
 def seconds(length_ms: float) -> int | float:
     """Milliseconds as seconds, whole ones as an integer."""
     return length_ms / SECOND if length_ms % SECOND else length_ms // SECOND
@@ -263,6 +276,7 @@ _FOLD: dict[Kind, Callable[[_Export, Any], None]] = {
     JobCancelRequested: _cancel,
     HostStateChanged: _host_state,
     BudgetTreeChanged: _tree,
+    PolicyChanged: _policy,
 }
 EXPORTED: tuple[Kind, ...] = tuple(_FOLD)
 """The kinds that become lines, or add to one."""

@@ -158,6 +158,14 @@ class HostStateChange(Line, gc=False):
     window: float | msgspec.UnsetType = msgspec.UNSET
 
 
+class PolicyChange(Line, gc=False):
+    """Knobs of the policy that have another value from then on: before and after, durations in the unit of `t`."""
+
+    by: str
+    comment: str
+    knobs: dict[str, tuple[float, float]]
+
+
 class Tree(Line, gc=False):
     """The shares of all budgets, as fractions of their parents."""
 

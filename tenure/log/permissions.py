@@ -27,6 +27,7 @@ from tenure.events.catalogue import KINDS, Kind
 from tenure.events.fact import Lane
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
 from tenure.events.leading import BudgetLeadTaken, RankerLeadTaken
+from tenure.events.policy import PolicyChanged
 from tenure.events.ranking import RankingPublished
 from tenure.log.access import inbox_of
 from tenure.log.lease import BUCKET
@@ -60,6 +61,7 @@ GRANTS: Mapping[str, Grant] = {
             ResumeRequested,
             RepairCompleted,
             BudgetTreeChanged,
+            PolicyChanged,
         ),
         asks_agents=True,
         keeps_letters=True,

@@ -79,6 +79,8 @@ class Loop(Generic[S]):
         """The shell's own part of the state is restored here, before the tail of the log is folded."""
         self.on_return: Callable[[S], Awaitable[None]] | None = None
         """After an outage the shell sees here whether the log has what it was about to say. May raise `Unavailable`."""
+        self.on_caught_up: Callable[[S], None] | None = None
+        """Hears of the state when the log has been read."""
         self.leadership: Leadership | None = None
         """Who of several processes decides; None: this is the only one."""
         self.on_stand_down: Callable[[], Awaitable[None]] | None = None
@@ -149,6 +151,8 @@ class Loop(Generic[S]):
             await self._fold_until(feed, await self._log.head(self.role.reads))
             self.caught_up.set()
             logger.info("caught up at position %d", self.state.position)
+            if self.on_caught_up is not None:
+                self.on_caught_up(self.state)
             while not stop.is_set():
                 wake_at = await self._step(feed)
                 if not stop.is_set():

@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from tenure.domain.ids import Position
+from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.catalogue import Kind
 from tenure.events.fact import Fact, Lane, Recorded
@@ -45,6 +46,7 @@ class Role(Generic[S]):
     meaning (it may keep scratch indexes). `guard` is the lane whose facts the role's appends are conditional on; the
     role must read every kind in it. With a guard a role reads all kinds that it writes, or none of them.
     `lead` is what its leader writes where several processes of it run: a fact of the guarded lane, that the role reads.
+    `policy`: the log's policy, by the state; None while it has none and what the role was started with counts.
     `dump` and `load` are exact inverses; `load` raises ValueError on damage. `rest_s`: how long facts may gather before
     it reads them (`Log.follow`); 0 for a role that somebody waits for.
     """
@@ -59,3 +61,4 @@ class Role(Generic[S]):
     load: Callable[[bytes], S]
     lead: type[LeadTaken] | None = None
     rest_s: float = 0.0
+    policy: Callable[[S], Policy | None] | None = None

@@ -10,13 +10,14 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import uvloop
 
-from tenure.domain.policy import Policy
+from tenure.domain.policy import KNOBS, Policy, changes, in_words, spoken
 from tenure.domain.refusal import Refusal
 from tenure.events.fact import Fact
 from tenure.log.jetstream import JetStreamLog
@@ -51,6 +52,8 @@ class Service:
     ready_file: Path | None
     arguments: argparse.Namespace
     settings: Settings = field(default_factory=lambda: Settings({}))
+    read_policy: Callable[[], Policy] = Policy
+    """Reads again what the policy was read from. Raises `Refusal` for whatever is wrong there."""
 
 
 def argument_parser(role: str, description: str) -> argparse.ArgumentParser:
@@ -83,13 +86,15 @@ def run_service(
 
 def make_service(role: str, arguments: argparse.Namespace) -> Service:
     """What the arguments, the environment and the file say. Raises `Refusal`."""
-    settings = load_settings(
+    load = partial(
+        load_settings,
         role=role,
         config=arguments.config,
         environment=os.environ,
         flags=flags_given(arguments, role),
         sets=arguments.set,
     )
+    settings = load()
     tell_arguments(settings, arguments)
     if arguments.data is None:
         fix = "give the folder for snapshots and other local files: --data DIR, or data: DIR in the file"
@@ -107,6 +112,7 @@ def make_service(role: str, arguments: argparse.Namespace) -> Service:
         ready_file=arguments.ready_file,
         arguments=arguments,
         settings=settings,
+        read_policy=lambda: build_policy(load().section(POLICY)),
     )
 
 
@@ -141,7 +147,7 @@ async def make_loop(
         log_identity="-".join([await log.identity(), *map(str, condemned)]),
     )
     optional = {} if perform is None else {"perform": perform}
-    return Loop(
+    loop = Loop(
         role,
         log,
         clock or WallClock(),
@@ -151,6 +157,20 @@ async def make_loop(
         look_every_s=look_every_s,
         **optional,
     )
+    loop.on_caught_up = lambda state: tell_policy(role.policy and role.policy(state), service)
+    return loop
+
+
+def tell_policy(of_log: Policy | None, service: Service) -> None:
+    """Say so where the log has another policy than this process was started with: the log's counts."""
+    different = [] if of_log is None else [name for name in changes(service.policy, of_log) if not KNOBS[name].fixed]
+    for name in different:
+        logger.warning(
+            "%s is %s in the log, and %s as this process was started: the log's counts (see tenure config apply)",
+            spoken(name),
+            in_words(name, getattr(of_log, name)),
+            in_words(name, getattr(service.policy, name)),
+        )
 
 
 async def run_decider(

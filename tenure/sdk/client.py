@@ -6,7 +6,7 @@ Every submission carries an idempotency key: sending it again after a broken con
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,11 +19,12 @@ from tenure.sdk.errors import ServerError, ServerRefused, ServerUnreachable
 from tenure.v1 import jobs_pb2
 
 if TYPE_CHECKING:
-    from tenure.v1 import budgets_pb2, hosts_pb2, identity_pb2
+    from tenure.v1 import budgets_pb2, hosts_pb2, identity_pb2, policy_pb2
     from tenure.v1.budgets_pb2_grpc import BudgetsStub
     from tenure.v1.hosts_pb2_grpc import HostsStub
     from tenure.v1.identity_pb2_grpc import IdentityStub
     from tenure.v1.jobs_pb2_grpc import JobsStub
+    from tenure.v1.policy_pb2_grpc import PolicyStub
 
 A = TypeVar("A", bound=Message)
 Q = TypeVar("Q", bound=Message)
@@ -119,6 +120,35 @@ class Client:
         from tenure.v1.hosts_pb2_grpc import HostsStub
 
         return HostsStub(self._channel)
+
+    @cached_property
+    def _policy(self) -> "PolicyStub":
+        from tenure.v1.policy_pb2_grpc import PolicyStub
+
+        return PolicyStub(self._channel)
+
+    def policy(self) -> "policy_pb2.GetPolicyResponse":
+        """Every knob, and who changed the policy last."""
+        from tenure.v1 import policy_pb2
+
+        return self._call(self._policy.GetPolicy, policy_pb2.GetPolicyRequest())
+
+    def set_policy(
+        self, values: Mapping[str, str], *, merge: bool, user: str = "", comment: str = "", expected_position: int = 0
+    ) -> "policy_pb2.SetPolicyResponse":
+        """Change some knobs (`merge`), or all: those that are not named get their defaults."""
+        from tenure.v1 import policy_pb2
+
+        request = policy_pb2.SetPolicyRequest(
+            values=values, merge=merge, user=user, comment=comment, expected_position=expected_position
+        )
+        return self._call(self._policy.SetPolicy, request)
+
+    def policy_history(self) -> "list[policy_pb2.PolicyChange]":
+        """The changes of the policy, oldest first."""
+        from tenure.v1 import policy_pb2
+
+        return list(self._call(self._policy.PolicyHistory, policy_pb2.PolicyHistoryRequest()).changes)
 
     def whoami(self) -> "identity_pb2.WhoAmIResponse":
         """Who the gateway takes the caller for, how it knows, and what they may do."""

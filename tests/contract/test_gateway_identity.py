@@ -26,7 +26,7 @@ from tenure.events.fact import Origin
 from tenure.events.intake import JobSubmitted
 from tenure.runtime.identity_options import build_identity_options
 from tenure.runtime.local_tokens import load_key, make_key
-from tenure.v1 import budgets_pb2, hosts_pb2, identity_pb2, identity_pb2_grpc, jobs_pb2
+from tenure.v1 import budgets_pb2, hosts_pb2, identity_pb2, identity_pb2_grpc, jobs_pb2, policy_pb2
 from tests.contract.conftest import MemoryUnderTest
 from tests.contract.gateway_rig import NOW, LogHistory, Rig, good_job, play, refused
 
@@ -91,6 +91,7 @@ SERVED = (
     hosts_pb2.DESCRIPTOR,
     identity_pb2.DESCRIPTOR,
     jobs_pb2.DESCRIPTOR,
+    policy_pb2.DESCRIPTOR,
     health_pb2.DESCRIPTOR,
     reflection_pb2.DESCRIPTOR,
 )

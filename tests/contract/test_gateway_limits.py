@@ -88,7 +88,7 @@ def test_a_user_s_queue_is_bounded_also_for_batches_that_come_together() -> None
 
 def test_a_batch_of_ten_thousand_and_bursts_pass_the_defaults() -> None:
     async def scenario() -> None:
-        counted = Limits(Policy())
+        counted = Limits(Policy)
         with counted.writing(State(), ANA, 10_000):
             pass
         for _ in range(2_000):  # ten seconds of 200 a second
@@ -98,7 +98,7 @@ def test_a_batch_of_ten_thousand_and_bursts_pass_the_defaults() -> None:
 
 
 def test_so_many_submissions_are_under_way_at_most() -> None:
-    counted, state = Limits(Policy(submissions_at_once=2)), State()
+    counted, state = Limits(lambda: Policy(submissions_at_once=2)), State()
     with ExitStack() as under_way:
         for user in (ANA, BEN):
             under_way.enter_context(counted.writing(state, user, 1))
@@ -110,7 +110,7 @@ def test_so_many_submissions_are_under_way_at_most() -> None:
 
 def test_no_limit_is_zero() -> None:
     async def scenario() -> None:
-        counted = Limits(Policy(submissions_per_user=0, queued_per_user=0, submissions_at_once=0))
+        counted = Limits(lambda: Policy(submissions_per_user=0, queued_per_user=0, submissions_at_once=0))
         for _ in range(50):
             await counted.count(ANA)
             with counted.writing(State(), ANA, 10**6):

@@ -173,7 +173,7 @@ async def comparisons(lab: Lab, server: Server, client: Client, file: Path) -> l
     clock, reports = At(lab.scene), []
     loop = Loop(role(lab.scene.policy), lab.scene.log, clock, cluster="test")
     database = Database(server.url, server.token_file)
-    check = DriftCheck(loop, lab.scene.log, database, policy=lab.scene.policy, clock=clock, file=file)
+    check = DriftCheck(loop, lab.scene.log, database, clock=clock, file=file)
     stop = asyncio.Event()
     running = asyncio.create_task(loop.run(stop))
     await loop.caught_up.wait()

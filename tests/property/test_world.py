@@ -16,6 +16,13 @@ BUDGETS = {
     "b": {"share": 40},
     "c": {"share": 10},
 }
+POLICIES = (
+    {"lookback": "1h", "ratio_margin": 0.2},
+    {"lookback": "9h", "setback_per_gpu_hour": "1h", "ratio_margin": 0.0},
+    {"min_runtime_cap": "10m", "grace_max": "20s", "escrow_slack": "1s", "victim_ratio_step": 0.5},
+    {"suspect_after": "11s", "lost_after": "40s", "signal_confirm": "0", "automation_share": 1.0},
+    {"suspect_after": "15m", "reservation_depth": 0, "promise_horizon": "0"},
+)
 LEAVES = ("a/x", "a/y", "b", "c")
 
 
@@ -77,6 +84,8 @@ def scripts(draw: st.DrawFn) -> dict[str, Any]:
         when.append({"at": f"{start + draw(st.integers(1, 30))}m", "mends": "h002"})
     if draw(st.booleans()):
         when.append({"at": draw(INSTANTS), "tree": {**BUDGETS, "b": {"share": 5}}})
+    for _ in range(draw(st.integers(0, 2))):
+        when.append({"at": draw(INSTANTS), "policy": draw(st.sampled_from(POLICIES))})
     given_ = {
         "hosts": "3x8",
         "budgets": BUDGETS,

@@ -68,7 +68,7 @@ _OPTIONS = {
 }
 _ACTIONS = (
     *("submit", "cancel", "drain", "resume", "repaired", "answer", "signal", "lacks", "breaks", "mends", "double"),
-    *("silence", "speak", "tree", "restart"),
+    *("silence", "speak", "tree", "policy", "restart"),
 )
 
 
@@ -199,6 +199,8 @@ def _act(world: World, entry: Mapping[str, Any]) -> None:
                 world.agents.speak_again(HostId(name))
         case "tree":
             world.change_tree(check_tree({"budgets": subject}))
+        case "policy":
+            world.change_policy(build_policy(subject, over=world.policy))
         case "restart":
             world.actor(subject).restart(with_snapshot=False)
 

@@ -93,5 +93,6 @@ _WORDS: dict[Right, Callable[[str], str]] = {
     Right.NAME_MANAGERS: lambda budget: f"name the managers of {budget}",
     Right.NAME_MEMBERS: lambda budget: f"say who may submit to {budget}, and how they share it",
     Right.TEND_HOSTS: lambda _: "drain, resume or repair hosts",
+    Right.SET_POLICY: lambda _: "change the policy",
     Right.ACT_FOR_OTHERS: lambda _: "act for others",
 }

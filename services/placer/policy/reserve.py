@@ -136,7 +136,7 @@ def honour(state: State, now: Millis, *, standings: Standings, policy: Policy) -
     told: dict[RunId, None] = {}
     for job_id in sorted(state.core.reservations):
         reservation = state.core.reservations[job_id]
-        if now < nothing_due_before(reservation, policy) or escrow.keeps_others(state, job_id):
+        if now < nothing_due_before(state, reservation, policy) or escrow.keeps_others(state, job_id):
             continue
         for run in _on(state, reservation):
             victim = state.core.jobs[run.job]
@@ -153,7 +153,7 @@ def honour(state: State, now: Millis, *, standings: Standings, policy: Policy) -
                     by=job_id,
                     why=verdict.why,
                     escrow=reservation.placement,
-                    deadline=escrow.deadline(policy.grace_max_ms, reservation.latest_start, policy=policy),
+                    deadline=escrow.deadline(longest_grace(state, policy), reservation.latest_start, policy=policy),
                 )
 
 
@@ -164,7 +164,7 @@ def next_due(state: State, now: Millis, *, policy: Policy) -> Iterator[Millis]:
         if told is not None:
             yield _look_at(line, told)
     for reservation in state.core.reservations.values():
-        first = nothing_due_before(reservation, policy)
+        first = nothing_due_before(state, reservation, policy)
         if now < first:
             yield first
             continue
@@ -173,9 +173,14 @@ def next_due(state: State, now: Millis, *, policy: Policy) -> Iterator[Millis]:
             yield due(reservation, run, state.core.jobs[run.job])
 
 
-def nothing_due_before(reservation: Reservation, policy: Policy) -> Millis:
+def nothing_due_before(state: State, reservation: Reservation, policy: Policy) -> Millis:
     """Whatever runs on its hosts, none has to be told earlier: nobody has a longer grace period."""
-    return reservation.latest_start - policy.grace_max_ms
+    return reservation.latest_start - longest_grace(state, policy)
+
+
+def longest_grace(state: State, policy: Policy) -> Millis:
+    """The longest grace that a contract can have: it may be older than the policy."""
+    return max(policy.grace_max_ms, state.core.grace_most_ms)
 
 
 def due(reservation: Reservation, run: Run, victim: Job) -> Millis:

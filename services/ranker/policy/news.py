@@ -54,7 +54,7 @@ def look_every(state: State) -> Millis:
     every = state.look_every_ms
     if every is None:
         began = state.looked_at if state.capacity_since is None else state.capacity_since
-        behind = min(state.looked_at - began, state.policy.lookback_ms)
+        behind = min(state.looked_at - began, state.window_ms)
         every = state.look_every_ms = max(LOOK_SOONEST, min(LOOK_LATEST, behind // LOOKS_IN_WINDOW))
     return every
 

@@ -28,7 +28,7 @@ def spare_ratios(
     state: State, weights: Weights, paths: Iterable[BudgetPath]
 ) -> list[tuple[float, BudgetPath, GpuMillis, GpuMillis]]:
     """Of each budget its ratio (see `SpareStanding.ratio`), its path, what it held unallocated, its entitlement."""
-    found, accounts, now, lookback = [], state.ledger.budgets, weights.now, state.policy.lookback_ms
+    found, accounts, now, lookback = [], state.ledger.budgets, weights.now, state.window_ms
     for path in paths:
         account, entitled = accounts.get(path), weights.entitled[path]
         held = 0 if account is None else account.spare_at(now, lookback)

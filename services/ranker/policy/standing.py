@@ -29,7 +29,7 @@ class Weights:
 def weigh(state: State, now: Millis) -> Weights:
     """The ratios at `now`. Costs O(budgets in use), however many runs and jobs there are."""
     ledger = state.ledger
-    sums = ledger.sums(now, state.policy.lookback_ms)
+    sums = ledger.sums(now, state.window_ms)
     charged = {path: rate * now + constant for path, (rate, constant, _, _) in sums.items()}
     committed = {path: rate * now + constant for path, (_, _, rate, constant) in sums.items()}
     for queued in (state.queue.allocated, state.queue.unallocated):
@@ -43,13 +43,13 @@ def weigh(state: State, now: Millis) -> Weights:
 
 def entitlements(state: State, paths: Iterable[BudgetPath], now: Millis) -> dict[BudgetPath, GpuMillis]:
     """P1 at `now`."""
-    since = now - state.policy.lookback_ms
+    since = now - state.window_ms
     return state.shares.entitlements(paths, capacity=state.capacity, since=since, now=now)
 
 
 def user_used(state: State, budget: BudgetPath, user: UserName, now: Millis) -> GpuMillis:
     """The use of one user of a budget."""
-    account, lookback = state.ledger.users.get((budget, user)), state.policy.lookback_ms
+    account, lookback = state.ledger.users.get((budget, user)), state.window_ms
     return 0 if account is None else account.charged_at(now, lookback) + account.committed_at(now, lookback)
 
 
@@ -75,7 +75,7 @@ def standings(state: State, weights: Weights) -> tuple[Standing, ...]:
 
 def user_standings(state: State, now: Millis) -> tuple[UserStanding, ...]:
     """The numbers of the users with queued jobs where users are equal, in order of budget and name."""
-    said, lookback = [], state.policy.lookback_ms
+    said, lookback = [], state.window_ms
     for budget in sorted(state.queue.allocated):
         for user in sorted(user for user in state.queue.allocated[budget] if user is not None):
             account = state.ledger.users.get((budget, user))

@@ -52,6 +52,34 @@ Relative paths are relative to the directory that the process was started in.
 """
 
 
+_PAGE_POLICY = """
+## Changing the policy
+
+What a running system decides by is in its log. The gateway writes the first policy, from what it was started with.
+From then on the log counts, whatever a file says: a process that is started with other values says so, and goes by the
+log's.
+
+    tenure config policy
+    tenure config apply tenure.yaml
+    tenure config apply --set lookback=3d --comment "exam week"
+    tenure config history
+
+The first shows what counts, since when, and who set it. `apply FILE` makes the section `policy:` of a file the policy:
+a knob that is not named there gets its default. With `--set` alone only those knobs change. It takes the role admin
+([security](security.md#who-may-do-what-rights)). `kill -HUP` of a gateway that was started with `--config` applies its
+file: send it when the file, or the ConfigMap that it comes from, was changed in place. `tenure up` takes SIGHUP for the
+end of its terminal and stops; there `--set KNOB=VALUE` applies those knobs once it is up.
+
+Who did it, from where, each old and each new value become one fact, `PolicyChanged`. Every role decides by it from that
+position on, and so does every replay of the log. A change with a mistake in it is refused, and nothing changes. *At run
+time: no* marks what a process reads when it starts.
+
+What was promised is kept. A signed contract keeps its minimum runtime, and a host fault refunds as much of it as the
+policy allowed when the run was assigned. A promised latest start does not move. A longer `lookback` begins with what
+the ranker remembers, and grows to its length as time passes.
+"""
+
+
 def example() -> str:
     """A configuration file with every key, commented out."""
     lines = [_EXAMPLE_HEAD]
@@ -73,6 +101,8 @@ def page() -> str:
     for section, about in SECTIONS.items():
         parts.append(f"\n## {f'The section `{section}:`' if section else 'Keys without a section'}\n\n{about}\n\n")
         parts.append("\n".join(_rows(section)) + "\n")
+        if section == POLICY:
+            parts.append(_PAGE_POLICY)
     return "".join(parts)
 
 

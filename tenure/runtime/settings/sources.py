@@ -17,6 +17,8 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 }
 NOT_OURS = frozenset({"TENURE_REPAIR_SSH"})
 """Variables that look like settings and are read by something else: the recipes of deploy/repair."""
+_PUBLIC_KEY = re.compile(r"U[A-Z2-7]{55}")
+"""What deploy/nats/users.conf reads from TENURE_NATS_GATEWAY and the like, for the servers themselves."""
 _SERVICE = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$")
 """Kubernetes tells every container of the services beside it, in variables of such names."""
 
@@ -87,7 +89,8 @@ def from_environment(environment: Mapping[str, str], wrong: list[Refusal]) -> di
     known = {name for setting in SETTINGS for name in (setting.variable, *setting.older)}
     for name in sorted(environment):
         ours = any(name.startswith(f"{PREFIX}{section.upper()}_") for section in _SECTIONS)
-        if ours and name not in known | NOT_OURS and not _SERVICE.search(name):
+        others = name in NOT_OURS or _SERVICE.search(name) or _PUBLIC_KEY.fullmatch(environment[name])
+        if ours and name not in known and not others:
             path = name.removeprefix(PREFIX).lower().replace("_", ".", 1)
             secret = secret_key(path)
             near = did_you_mean(name, sorted(known))

@@ -39,7 +39,7 @@ SECTIONS: Mapping[str, str] = {
     "agent": "The process that runs jobs on a host, or on virtual hosts.",
     "engine": "The embedded ClickHouse (`tenure serve clickhouse`).",
     TELEMETRY: "What a process says of itself.",
-    POLICY: "The knobs of the policy.",
+    POLICY: "The knobs of the policy. They are facts of the log: see [changing the policy](#changing-the-policy).",
     "signals": "Which signals of a host's health its agent reads: see [health](health.md#options).",
     "repair": "The repair plug of the health role: see [health](health.md#repair).",
     "identity": "Where the gateway knows callers from, and its TLS: see [security](security.md#the-section-identity).",

@@ -5,7 +5,7 @@ import pytest
 
 from services.budget.decider import role
 from services.budget.evolve import READS
-from tenure.domain.ids import FactId
+from tenure.domain.ids import FactId, UserName
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason
 from tenure.domain.units import HOUR, MINUTE
@@ -13,6 +13,7 @@ from tenure.events.budgets import JobAdmitted, JobRejected, RunCharged
 from tenure.events.catalogue import KINDS
 from tenure.events.fact import Lane
 from tenure.events.intake import JobCancelRequested
+from tenure.events.policy import PolicyChanged
 from tests.unit.budget.story import CHEM, T0, Story, assigned, ended, registered, submitted, tree
 
 
@@ -83,6 +84,18 @@ def test_the_policys_cap_counts(story: Story) -> None:
     (fact,) = strict.ask()
     assert isinstance(fact, JobRejected)
     assert fact.why.numbers["field"] == "min_runtime"
+
+
+def test_a_changed_policy_counts_for_what_is_submitted_after_it(story: Story) -> None:
+    """What was accepted before it is admitted, though the role had not come to it."""
+    strict = PolicyChanged(at=T0, policy=Policy(min_runtime_cap_ms=MINUTE), by=UserName("ana"))
+    loose = PolicyChanged(at=T0, policy=Policy(), by=UserName("ana"))
+    story.tell(loose, submitted("before"), strict, submitted("after"))
+    before, after = story.ask()
+    assert isinstance(before, JobAdmitted)
+    assert isinstance(after, JobRejected)
+    restarted = story.role.load(story.role.dump(story.state))
+    assert restarted.policy == strict.policy
 
 
 def test_s40_the_contract_is_each_jobs_own(story: Story) -> None:

@@ -3,10 +3,12 @@
 import pytest
 
 from tenure.domain.host import HostState
+from tenure.domain.ids import UserName
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import EndCause, Reason
 from tenure.domain.units import HOUR, MINUTE, SECOND
 from tenure.events.budgets import RunCharged
+from tenure.events.policy import PolicyChanged
 from tests.unit.budget.story import (
     CHEM,
     T0,
@@ -179,6 +181,21 @@ def test_a_refund_is_at_most_the_cap() -> None:
     assert (fact.refund_since, fact.refund_until) == (T0 + 55 * MINUTE, T0 + 65 * MINUTE)
     assert fact.refunded_gpu_ms == 8 * 5 * MINUTE + 8 * 10 * MINUTE
     assert fact.charged_gpu_ms == 2 * 8 * 55 * MINUTE
+
+
+def test_a_cap_that_is_lowered_later_takes_nothing_of_a_refund(story: Story) -> None:
+    """The run was assigned when the policy allowed more."""
+    story.tell(PolicyChanged(at=T0 - HOUR, policy=Policy(min_runtime_cap_ms=8 * HOUR), by=UserName("ana")))
+    story.tell(
+        assigned("j.1", "h0"),
+        started("j.1", {0: T0}),
+        PolicyChanged(at=T0 + MINUTE, policy=Policy(min_runtime_cap_ms=10 * MINUTE), by=UserName("ana")),
+        lost("h0", last_seen=T0 + HOUR),
+        ended("j.1", T0 + 2 * HOUR, EndCause.HOST_LOST),
+    )
+    fact = charge(story)
+    assert (fact.refund_since, fact.refund_until) == (T0, T0 + HOUR)
+    assert fact.why.numbers["refund_cap_ms"] == 8 * HOUR
 
 
 @pytest.mark.parametrize("cause", [cause for cause in EndCause if cause is not EndCause.HOST_LOST])

@@ -68,6 +68,7 @@ def expected(right: Right, roles: set[Role], *, manages: str, member: str, owner
         Right.NAME_MANAGERS: above,
         Right.NAME_MEMBERS: above or here,
         Right.TEND_HOSTS: False,
+        Right.SET_POLICY: False,
         Right.ACT_FOR_OTHERS: False,
     }[right]
 

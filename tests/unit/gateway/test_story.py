@@ -7,9 +7,11 @@ from services.gateway.story import tell
 from tenure.domain.host import HostSpec, HostState, RepairStep
 from tenure.domain.ids import HostId, JobId, RunId, UserName
 from tenure.domain.job import JobSpec, Launch
+from tenure.domain.policy import Policy
 from tenure.domain.reasons import EndCause, JobState, Reason, Why
 from tenure.domain.severity import Severity
 from tenure.domain.tree import BudgetTree
+from tenure.domain.units import DAY
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
 from tenure.events.catalogue import KINDS
 from tenure.events.fact import Fact
@@ -28,6 +30,7 @@ from tenure.events.placing import (
     RunStarted,
     RunStopRequested,
 )
+from tenure.events.policy import KnobChange, PolicyChanged
 from tenure.events.ranking import RankingPublished
 from tenure.events.reports import (
     CheckpointReported,
@@ -192,6 +195,19 @@ TOLD: list[tuple[Fact, str]] = [
         "will have ended: j2.1.",
     ),
     (ReservationDropped(at=AT, job=JOB, why=LOST), "Its reservation is over: its host h000 was lost."),
+    (
+        PolicyChanged(
+            at=AT,
+            policy=Policy(),
+            changes=(
+                KnobChange(knob="lookback_ms", before=7 * DAY, after=3 * DAY),
+                KnobChange(knob="ratio_margin", before=0.02, after=0.05),
+            ),
+            by=OLGA,
+            comment="exam week",
+        ),
+        "olga changed the policy: lookback from 7d to 3d, ratio_margin from 0.02 to 0.05: exam week.",
+    ),
     (
         BudgetTreeChanged(at=AT, tree=BudgetTree(), by=OLGA, comment="new year"),
         "olga changed the budgets: new year.",

@@ -27,6 +27,7 @@ from tenure.events.placing import (
     RunEnded,
     RunStarted,
 )
+from tenure.events.policy import PolicyChanged
 from tenure.events.ranking import RankingPublished, Standing
 from tenure.events.reports import ReplicaExit, ReplicasExited, ReplicasStarted, ReplicaStart
 from tenure.log.memory import MemoryLog
@@ -76,6 +77,11 @@ class Scene:
         """The tree changes now."""
         changed = tree(shares, users_equal=users_equal)
         self.say(BudgetTreeChanged(at=self.now, tree=changed, by=UserName("ana")))
+
+    def change_policy(self, policy: Policy) -> None:
+        """The policy changes now."""
+        self.policy = policy
+        self.say(PolicyChanged(at=self.now, policy=policy, by=UserName("ana")))
 
     def capacity(self, gpus: int, *, host: str = "h0", gpu_type: str = "H100") -> None:
         """A host offers so many GPUs from now on."""

@@ -121,7 +121,7 @@ def checked(scene: Scene, database: Told, *, at: Millis, file: Path) -> dict[str
         running = asyncio.create_task(loop.run(stop))
         await loop.caught_up.wait()
         given = cast(Database, database)
-        report = await DriftCheck(loop, scene.log, given, policy=scene.policy, clock=clock, file=file).check()
+        report = await DriftCheck(loop, scene.log, given, clock=clock, file=file).check()
         stop.set()
         await running
         return report

@@ -129,3 +129,26 @@ def test_thousands_of_edits_cost_what_those_in_the_window_do() -> None:
     scene.actor.fold()
     assert len(scene.actor.state.shares.eras["a"]) < 40
     assert entitled(scene, "a", 2000 * HOUR) == 1190 * DAY // 20
+
+
+def test_a_shorter_lookback_counts_at_once() -> None:
+    scene = Scene({"a": 50, "b": 50}, policy=Policy(lookback_ms=3 * DAY))
+    scene.now = WEEK
+    scene.change_policy(Policy(lookback_ms=DAY))
+    assert entitled(scene, "a", WEEK) == 50 * DAY
+
+
+def test_a_longer_lookback_begins_with_what_is_remembered_and_grows_to_its_length() -> None:
+    scene = Scene({"a": 50, "b": 50}, policy=Policy(lookback_ms=DAY))
+    for hour in range(10 * 24):
+        scene.now = hour * HOUR
+        scene.edit({"a": 50, "b": 50})
+    scene.change_policy(Policy(lookback_ms=5 * DAY))
+    scene.actor.fold()
+    remembered = scene.now - (scene.actor.state.forgotten_to or 0)
+    assert DAY < remembered < 2 * DAY
+    assert entitled(scene, "a", scene.now) == 50 * remembered
+    for _ in range(6 * 24):
+        scene.now += HOUR
+        scene.edit({"a": 50, "b": 50})
+    assert entitled(scene, "a", scene.now) == 50 * 5 * DAY

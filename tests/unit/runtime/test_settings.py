@@ -175,6 +175,7 @@ def test_a_variable_that_is_no_setting_is_refused() -> None:
         "TENURE_GATEWAY_PORT": "tcp://10.0.0.2:50051",
         "TENURE_GATEWAY_PORT_50051_TCP_ADDR": "10.0.0.2",
     }
+    kubernetes["TENURE_NATS_BUDGET"] = "U" + 55 * "A"  # of deploy/nats/users.conf
     others = {"TENURE_SERVER": "h:1", "TENURE_TOKEN": "t", "TENURE_JOB_ID": "j", "TENURE_REPAIR_SSH": "ssh"}
     assert collect(role="", environment={**kubernetes, **others, "TENURE_NATS_URL": " "})[1] == []
     _, wrong = collect(role="", environment={"TENURE_POLICY_LOKBACK": "1d", "TENURE_CLICKHOUSE_TOKEN": "hunter2"})

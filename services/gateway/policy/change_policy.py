@@ -1,0 +1,78 @@
+"""What an edit of the policy becomes: the fact of it, or a refusal. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from services.gateway.order import Order
+from services.gateway.refusals import Outdated
+from services.gateway.state import State
+from tenure.domain.nearest import unknown_key
+from tenure.domain.policy import KNOBS, UNIT, Policy, changes, in_words, spoken
+from tenure.domain.refusal import Refusal
+from tenure.events.policy import KnobChange, PolicyChanged
+
+
+def change_policy(
+    state: State, wanted: Policy, order: Order, *, at_start: Policy, expected_position: int = 0
+) -> PolicyChanged | None:
+    """The change from what counts now to `wanted`; None if that is the same.
+
+    Raises `Refusal` for a knob that cannot change while the system runs, `Outdated` if another change came first.
+    """
+    if expected_position and expected_position != state.policy_position:
+        raise Outdated(
+            field="expected_position",
+            problem=f"the policy has changed since {expected_position}: it is at {state.policy_position}",
+            fix="read the policy again and repeat the change",
+        )
+    before = state.policy or at_start
+    for name in stuck(before, wanted):
+        problem = f"cannot change from {in_words(name, getattr(before, name))} while the system runs"
+        raise Refusal(field=spoken(name), problem=problem, fix=KNOBS[name].fixed)
+    return _fact(before, wanted, order) if before != wanted else None
+
+
+def stuck(before: Policy, wanted: Policy) -> list[str]:
+    """The knobs that are wanted otherwise, and cannot change while the system runs."""
+    return [name for name in changes(before, wanted) if KNOBS[name].fixed]
+
+
+def with_stuck(before: Policy, wanted: Policy) -> tuple[Policy, list[str]]:
+    """What a whole file wants, less what cannot change while the system runs; and a sentence about each of those.
+
+    One file serves all: what its agents read at their start may stand there, and keeps nobody from the rest.
+    """
+    names = stuck(before, wanted)
+    told = [f"{spoken(name)} stays {in_words(name, getattr(before, name))}: {KNOBS[name].fixed}" for name in names]
+    return replace(wanted, **{name: getattr(before, name) for name in names}), told
+
+
+def first_policy(policy: Policy, order: Order) -> PolicyChanged:
+    """The first fact of a log that has no policy: from then on it says by what is decided."""
+    return _fact(Policy(), policy, order)
+
+
+def known_knobs(values: Mapping[str, str]) -> Mapping[str, str]:
+    """The same. Raises `Refusal` for a name that is no knob's, naming the nearest."""
+    names = [spoken(name) for name in KNOBS]
+    for name in values:
+        if name not in names or name.endswith(UNIT):
+            raise unknown_key(name, known=names, where="policy")
+    return values
+
+
+def _fact(before: Policy, after: Policy, order: Order) -> PolicyChanged:
+    different = [
+        KnobChange(knob=name, before=getattr(before, name), after=getattr(after, name))
+        for name in changes(before, after)
+    ]
+    return PolicyChanged(
+        at=order.now,
+        id=order.fact_id,
+        cluster=order.cluster,
+        policy=after,
+        changes=tuple(different),
+        by=order.by,
+        comment=order.comment,
+        origin=order.origin,
+    )

@@ -1,0 +1,137 @@
+"""The gRPC service Policy: who changes it, what is refused, what is said of it, and the first policy of a log."""
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from services.gateway.policies import reload_policy, write_first
+from tenure.domain.policy import Policy
+from tenure.domain.rights import Role
+from tenure.domain.units import DAY, HOUR
+from tenure.events.policy import KnobChange, PolicyChanged
+from tenure.runtime.options import build_policy
+from tenure.v1 import policy_pb2, policy_pb2_grpc
+from tests.contract.gateway_rig import Rig, refused
+from tests.contract.test_gateway_identity import People, play_with
+
+GetPolicy, SetPolicy = policy_pb2.GetPolicyRequest, policy_pb2.SetPolicyRequest
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> People:
+    return People(tmp_path)
+
+
+def stub(rig: Rig) -> "policy_pb2_grpc.PolicyAsyncStub":
+    found: policy_pb2_grpc.PolicyAsyncStub = policy_pb2_grpc.PolicyStub(rig.channel)  # type: ignore[assignment]
+    return found
+
+
+async def policies(rig: Rig) -> list[PolicyChanged]:
+    return [entry.fact for entry in await rig.recorded() if isinstance(entry.fact, PolicyChanged)]
+
+
+def test_an_admin_changes_it_and_nobody_else(people: People) -> None:
+    async def scenario(rig: Rig) -> None:
+        request = SetPolicy(values={"lookback": "3d"}, merge=True, comment="exam week")
+        for call in (people.called("mia"), people.called("olga", Role.OPERATOR), people.called("vic", Role.VIEWER)):
+            await refused(stub(rig).SetPolicy(request, **call), "PERMISSION_DENIED", "change the policy", "set policy")
+        assert await policies(rig) == []
+        answer = await stub(rig).SetPolicy(request, **people.called("ana", Role.ADMIN))
+        assert [(each.name, each.before, each.after) for each in answer.changes] == [("lookback", "7d", "3d")]
+        (fact,) = await policies(rig)
+        assert (fact.policy, fact.by, fact.comment) == (Policy(lookback_ms=3 * DAY), "ana", "exam week")
+        assert fact.changes == (KnobChange(knob="lookback_ms", before=7 * DAY, after=3 * DAY),)
+        assert fact.origin is not None
+        assert (fact.origin.user, fact.origin.address[:10]) == ("ana", "127.0.0.1:")
+        shown = await stub(rig).GetPolicy(GetPolicy(), **people.called("eve"))
+        assert {each.name: each.value for each in shown.knobs}["lookback"] == "3d"
+        assert (shown.position, shown.by) == (answer.position, "ana")
+        again = await stub(rig).SetPolicy(request, **people.called("ana", Role.ADMIN))
+        assert (again.position, list(again.changes)) == (answer.position, [])
+        history = await stub(rig).PolicyHistory(policy_pb2.PolicyHistoryRequest(), **people.called("eve"))
+        assert [(each.by, each.asked_by, each.comment) for each in history.changes] == [("ana", "ana", "exam week")]
+
+    play_with(people, scenario)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"lokback": "1d"}, ["lokback", "did you mean lookback?"]),
+        ({"lookback_ms": "1"}, ["lookback_ms", "unknown key"]),
+        ({"lookback": "soon"}, ["lookback", "not a duration", "90s"]),
+        ({"lookback": "0"}, ["lookback"]),
+        ({"ratio_margin": "nan"}, ["ratio_margin", "not a number"]),
+        ({"ratio_margin": "101"}, ["ratio_margin", "out of range", "0 to 100"]),
+        ({"job_failures": "1.5"}, ["job_failures", "not a number"]),
+        ({"heartbeat": "1s"}, ["heartbeat", "cannot change from 5s while the system runs"]),
+    ],
+)
+def test_a_mistake_changes_nothing(people: People, values: dict[str, str], words: list[str]) -> None:
+    async def scenario(rig: Rig) -> None:
+        request = SetPolicy(values={"grace_max": "1m", **values}, merge=True)
+        await refused(stub(rig).SetPolicy(request, **people.called("ana", Role.ADMIN)), "INVALID_ARGUMENT", *words)
+        assert await policies(rig) == []
+
+    play_with(people, scenario)
+
+
+def test_a_whole_policy_resets_what_it_does_not_name_and_says_what_must_stay(people: People) -> None:
+    async def scenario(rig: Rig) -> None:
+        admin = people.called("ana", Role.ADMIN)
+        await stub(rig).SetPolicy(SetPolicy(values={"lookback": "3d", "ratio_margin": "0.5"}, merge=True), **admin)
+        answer = await stub(rig).SetPolicy(SetPolicy(values={"lookback": "2d", "heartbeat": "1s"}), **admin)
+        assert {each.name: each.after for each in answer.changes} == {"lookback": "2d", "ratio_margin": "0.02"}
+        assert len(answer.notes) == 1
+        assert answer.notes[0].startswith("heartbeat stays 5s: agents read it when they start")
+        outdated = SetPolicy(values={"lookback": "1d"}, merge=True, expected_position=answer.position - 1)
+        await refused(stub(rig).SetPolicy(outdated, **admin), "ABORTED", "the policy has changed since")
+
+    play_with(people, scenario)
+
+
+def test_a_submission_is_checked_by_the_policy_of_now(people: People) -> None:
+    async def scenario(rig: Rig) -> None:
+        admin = people.called("root", Role.ADMIN)
+        assert rig.gateway.policy == Policy()
+        await stub(rig).SetPolicy(SetPolicy(values={"queued_per_user": "7"}, merge=True), **admin)
+        assert rig.gateway.policy == Policy(queued_per_user=7)
+
+    play_with(people, scenario)
+
+
+def test_others_in_its_lane_only_delay_a_change(people: People) -> None:
+    """The budget role writes there all the time."""
+
+    async def scenario(rig: Rig) -> None:
+        admin = people.called("ana", Role.ADMIN)
+        await asyncio.gather(
+            *(
+                stub(rig).SetPolicy(SetPolicy(values={"lookback": f"{number}h"}, merge=True), **admin)
+                for number in range(1, 4)
+            )
+        )
+        facts = await policies(rig)
+        assert sorted(fact.policy.lookback_ms for fact in facts) == [HOUR, 2 * HOUR, 3 * HOUR]
+        for before, after in pairwise(facts):
+            assert [change.before for change in after.changes] == [before.policy.lookback_ms]
+
+    play_with(people, scenario)
+
+
+def test_a_log_gets_its_first_policy_once(people: People) -> None:
+    async def scenario(rig: Rig) -> None:
+        await write_first(rig.gateway, source="tenure.yaml")
+        await write_first(rig.gateway, source="tenure.yaml")
+        (first,) = await policies(rig)
+        assert (first.policy, first.by) == (Policy(lookback_ms=DAY), "gateway")
+        assert first.changes == (KnobChange(knob="lookback_ms", before=7 * DAY, after=DAY),)
+        assert first.origin is not None
+        assert (first.origin.how, first.origin.address) == ("start", "tenure.yaml")
+        await reload_policy(rig.gateway, build_policy({"lookback": "2d", "heartbeat": "9s"}), source="tenure.yaml")
+        assert [fact.policy for fact in await policies(rig)] == [first.policy, Policy(lookback_ms=2 * DAY)]
+
+    play_with(people, scenario, policy=Policy(lookback_ms=DAY))
