@@ -15,7 +15,7 @@ from services.gateway.identity.methods import METHODS, REFLECTION
 from tenure.domain.rights import RIGHTS, Right, Role, Standing
 from tenure.domain.tree import PPM, BudgetNode, BudgetTree
 from tenure.events.budgets import BudgetTreeChanged
-from tenure.v1 import budgets_pb2, hosts_pb2, identity_pb2, jobs_pb2
+from tenure.v1 import budgets_pb2, hosts_pb2, identity_pb2, jobs_pb2, policy_pb2
 from tests.contract.conftest import MemoryUnderTest
 from tests.contract.gateway_rig import NOW, LogHistory, Rig, good_job, play
 from tests.contract.test_gateway_identity import NO_OS_USERS, People
@@ -76,6 +76,12 @@ QUESTIONS: Mapping[str, list[tuple[Right, Question]]] = {
     "/tenure.v1.Hosts/CompleteRepair": [(Right.TEND_HOSTS, lambda _: hosts_pb2.CompleteRepairRequest(host="x"))],
     "/tenure.v1.Hosts/Report": [(Right.LOOK, lambda _: hosts_pb2.HostReportRequest())],
     "/tenure.v1.Hosts/Fragmentation": [(Right.LOOK, lambda _: hosts_pb2.FragmentationRequest())],
+    "/tenure.v1.Policy/GetPolicy": [(Right.LOOK, lambda _: policy_pb2.GetPolicyRequest())],
+    "/tenure.v1.Policy/SetPolicy": [
+        (Right.SET_POLICY, lambda _: policy_pb2.SetPolicyRequest(values={"lookback": "3d"}, merge=True)),
+        (Right.SET_POLICY, lambda _: policy_pb2.SetPolicyRequest(values={"lokback": "3d"}, merge=True)),
+    ],
+    "/tenure.v1.Policy/PolicyHistory": [(Right.LOOK, lambda _: policy_pb2.PolicyHistoryRequest())],
     "/tenure.v1.Identity/WhoAmI": [(Right.KNOW_ONESELF, lambda _: identity_pb2.WhoAmIRequest())],
 }
 STREAMS = ("/tenure.v1.Jobs/Watch", "/tenure.v1.Jobs/Logs")
@@ -87,6 +93,9 @@ IN_THE_NAME_OF: Mapping[str, Question] = {
     "/tenure.v1.Jobs/Cancel": lambda job: jobs_pb2.CancelJobRequest(job_id=job, user="ina"),
     "/tenure.v1.Budgets/SetShares": lambda _: budgets_pb2.SetSharesRequest(
         budgets=[budgets_pb2.Budget(path=CHEM, share_percent=50)], merge=True, user="ina"
+    ),
+    "/tenure.v1.Policy/SetPolicy": lambda _: policy_pb2.SetPolicyRequest(
+        values={"lookback": "3d"}, merge=True, user="ina"
     ),
     "/tenure.v1.Hosts/Drain": lambda _: hosts_pb2.DrainHostRequest(host="x", comment="fan", user="ina"),
     "/tenure.v1.Hosts/Resume": lambda _: hosts_pb2.ResumeHostRequest(host="x", user="ina"),
