@@ -66,6 +66,8 @@ class RunContext:
     checkpoint_dir: str
     resume_count: int
     devices: tuple[str, ...] = ()
+    traceparent: str = ""
+    """The trace that its start belongs to; empty: none."""
 
 
 def replica_environment(
@@ -85,11 +87,13 @@ def replica_environment(
     own = {name: value for name, value in user.items() if name not in RESERVED and not name.startswith("TENURE_")}
     devices = ",".join(context.devices or map(str, context.gpus))
     protected = context.min_runtime_ms > 0
+    traced = {"TRACEPARENT": context.traceparent} if context.traceparent else {}
     return {
         **{name: value for name, value in inherited.items() if name in INHERITED or name.startswith("LC_")},
         **({} if account is None else _of_account(account)),
         "MASTER_PORT": str(context.master_port),
         **own,
+        **traced,
         "CUDA_VISIBLE_DEVICES": devices,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order NVML counts in
         "MASTER_ADDR": context.master_address,

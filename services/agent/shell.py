@@ -45,6 +45,7 @@ from tenure.runtime.service import (
     stop_on_signals,
 )
 from tenure.runtime.signal_options import SIGNALS, SignalOptions, build_signal_options
+from tenure.runtime.tracing import trail
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ async def serve(service: Service) -> None:
     rules = start_rules(service)
     speaker = specs[0].host if arguments.provider == "nvidia" else None
     access = replace(service.connection.log, client=agent_of(speaker))
-    log = await JetStreamLog.connect(access, cluster=service.connection.cluster, speaker=speaker)
+    log = await JetStreamLog.connect(access, cluster=service.connection.cluster, speaker=speaker, carrier=trail())
     logs = await open_client(access, max_reconnect_attempts=-1)
     clock = LogClock()
     await clock.look(logs, cluster=service.connection.cluster)

@@ -1,7 +1,9 @@
 """How a replica is started: only what a trusted placer signed, on GPUs that are there, as its rank."""
 
 import asyncio
+import logging
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,9 @@ from tenure.domain.units import Millis
 from tenure.events.placing import RunAssigned
 from tenure.events.reports import ReplicaExit
 from tenure.runtime.run_signing import Trust
+from tenure.runtime.tracing import launching, now_ns, span_header
+
+logger = logging.getLogger(__name__)
 
 Launch = Callable[[process.LaunchSpec], Awaitable[process.Launched | process.LaunchFailed]]
 
@@ -80,10 +85,28 @@ class Starting:
         missing = sorted(set(place.gpus) - {gpu.index for gpu in self._providers[place.host].gpus()})
         if missing:
             return self.never(place, error=f"GPU {missing[0]} of host {place.host} is gone", lost=True)
-        launched = await self._launch(self._spec(assigned, place, checkpoint_dir, account))
+        launched = await self._launched(assigned, place, checkpoint_dir, account)
         if isinstance(launched, process.LaunchFailed):
             return ReplicaExit(replica=place.replica, host=place.host, at=launched.at, error=launched.problem)
         return launched.at
+
+    async def _launched(
+        self, assigned: RunAssigned, place: ReplicaPlace, checkpoint_dir: Path, account: process.Account | None
+    ) -> process.Launched | process.LaunchFailed:
+        """Start it; its span ends when its keeper says that the program runs."""
+        began_s = time.perf_counter()
+        attributes: dict[str, str | int] = {
+            "tenure.run.id": assigned.run,
+            "tenure.replica": place.replica,
+            "tenure.host": place.host,
+        }
+        with launching(assigned.job, attributes) as first_instruction:
+            launched = await self._launch(self._spec(assigned, place, checkpoint_dir, account))
+            if isinstance(launched, process.Launched):
+                first_instruction(now_ns())
+                self._metrics.launched(time.perf_counter() - began_s)
+                logger.debug("run %s: replica %d runs on %s", assigned.run, place.replica, place.host)
+        return launched
 
     def never(self, place: ReplicaPlace, *, error: str, lost: bool = False) -> ReplicaExit:
         """The exit of a replica that was not launched."""
@@ -127,6 +150,7 @@ class Starting:
             launched_at=self._clock.now(),
             checkpoint_dir=str(checkpoint_dir),
             resume_count=assigned.resume_count,
+            traceparent=span_header(),
         )
         return process.LaunchSpec(
             run=assigned.run,

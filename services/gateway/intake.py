@@ -6,6 +6,7 @@ batch sent again with the same key writes exactly what is missing: to the user i
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence
 
@@ -23,6 +24,8 @@ from tenure.domain.refusal import Refusal
 from tenure.domain.rights import Right
 from tenure.events.intake import JobSubmitted
 from tenure.log.port import ATOMIC_MAX, Appended
+
+logger = logging.getLogger(__name__)
 
 BATCH_MAX = 10_000
 PARTS_AHEAD = 1
@@ -61,6 +64,7 @@ class Intake:
             claimed = await gateway.append(facts[:1])
             if not claimed.duplicate:
                 await self._write_rest(facts[1:], key=key, count=len(facts))
+                logger.debug("took %d jobs of %s from %s on", len(ids), specs[0].user, ids[0])
                 return ids
             if key:
                 return await self._again(await self._winner(specs, claimed.last, key=key), specs, key=key)

@@ -27,6 +27,7 @@ from tenure.domain.rights import Right
 from tenure.domain.units import Millis
 from tenure.events.fact import Recorded
 from tenure.log.codec import encode, kind_name
+from tenure.runtime.tracing import answering as answering_call
 from tenure.v1 import jobs_pb2, jobs_pb2_grpc
 
 # ruff: noqa: N802, ARG002 - gRPC names the methods and what they are given
@@ -46,7 +47,8 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
     @answering
     async def Submit(self, request: jobs_pb2.SubmitRequest, context: Context) -> jobs_pb2.SubmitResponse:
         """One job; durable when this returns."""
-        (job,) = await self._intake.submit([to_spec(request.job)], key=request.idempotency_key)
+        with answering_call("tenure.v1.Jobs/Submit", context.invocation_metadata()):
+            (job,) = await self._intake.submit([to_spec(request.job)], key=request.idempotency_key)
         return jobs_pb2.SubmitResponse(job_id=job)
 
     @answering
@@ -61,7 +63,9 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
             if number % _TURN == _TURN - 1:
                 await asyncio.sleep(0)
         check_batch(specs)
-        return jobs_pb2.SubmitBatchResponse(job_ids=await self._intake.submit(specs, key=request.idempotency_key))
+        with answering_call("tenure.v1.Jobs/SubmitBatch", context.invocation_metadata()):
+            ids = await self._intake.submit(specs, key=request.idempotency_key)
+        return jobs_pb2.SubmitBatchResponse(job_ids=ids)
 
     @answering
     async def Get(self, request: jobs_pb2.GetJobRequest, context: Context) -> jobs_pb2.GetJobResponse:

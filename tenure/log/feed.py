@@ -31,6 +31,7 @@ from tenure.events.catalogue import Kind
 from tenure.events.fact import Recorded
 from tenure.events.plausible import impossible
 from tenure.log import codec
+from tenure.log.carrier import HEADER, Carrier
 from tenure.log.dead import DATA_MAX, DeadLetter, DeadLetters
 from tenure.log.link import API, Link, Lost, Refused
 from tenure.log.port import BeyondEnd, Condemned, Unavailable
@@ -91,6 +92,7 @@ class JetStreamFeed:
         after: Position,
         condemned: frozenset[Position] | None = None,
         rest_s: float = 0.0,
+        carrier: Carrier | None = None,
     ) -> None:
         """Use `JetStreamLog.follow`. `condemned`: what the reader knew of when it came to be at `after`."""
         self.quarantined, self.newer = 0, 0
@@ -108,7 +110,7 @@ class JetStreamFeed:
         self._failure: Unavailable | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._consumer: _Consumer | None = None
-        self._rest_s, self._hurry = rest_s, after
+        self._rest_s, self._hurry, self._carrier = rest_s, after, carrier
         self._resting: asyncio.TimerHandle | None = None
         self._asking: asyncio.Task[None] | None = None
 
@@ -323,6 +325,8 @@ class JetStreamFeed:
             if wrong := impossible(fact):
                 raise codec.Undecodable(f"{type(fact).__name__} {wrong}")
             self._ahead.append(Recorded(position, fact))
+            if self._carrier is not None and (header := (message.headers or {}).get(HEADER)):
+                self._carrier.heard(fact, header)
         except codec.Undecodable as trouble:
             self._quarantine(position, message, reason=str(trouble))
 

@@ -11,6 +11,7 @@ from tenure.domain.ids import LOG_START, HostId, Position
 from tenure.events.catalogue import KINDS, Kind
 from tenure.events.fact import Fact, Recorded
 from tenure.log.access import Access
+from tenure.log.carrier import Carrier
 from tenure.log.dead import CONDEMNED_MAX, DeadLetters
 from tenure.log.feed import JetStreamFeed
 from tenure.log.group_commit import GroupCommit
@@ -42,9 +43,10 @@ class JetStreamLog:
         patience_s: float,
         heartbeats_kept_s: int,
         seal: Callable[[Fact], Fact],
+        carrier: Carrier | None,
     ) -> None:
         """Use `connect`."""
-        self._seal = seal
+        self._seal, self._carrier = seal, carrier
         self._link, self._subjects, self._access = link, subjects, access
         self._reading: asyncio.Task[Link] | None = None
         self._identity = state.identity
@@ -58,6 +60,7 @@ class JetStreamLog:
             replicated=state.replicas > 1,
             patience_s=patience_s,
             heartbeats_kept_s=heartbeats_kept_s,
+            carrier=carrier,
         )
         self._group = GroupCommit(self._publisher.write)
         self.dead = DeadLetters(link, subjects, replicas=state.replicas)
@@ -76,12 +79,13 @@ class JetStreamLog:
         heartbeats_kept_s: int = HEARTBEATS_KEPT_S,
         patience_s: float = PATIENCE_S,
         seal: Callable[[Fact], Fact] = lambda fact: fact,
+        carrier: Carrier | None = None,
     ) -> Self:
         """The log of `cluster` on the server(s), made if it does not exist. An address alone: nothing is shown there.
 
         `replicas` and `max_bytes` say how it is made and change nothing later. `speaker` is the one host of which
-        reports are written, None: of any. `seal` is given each fact before it is written. Raises `Unavailable`, and
-        `Refusal` for an unusable cluster name or address.
+        reports are written, None: of any. `seal` is given each fact before it is written, `carrier` gives and gets
+        headers of facts. Raises `Unavailable`, and `Refusal` for an unusable cluster name or address.
         """
         subjects = Subjects(cluster, speaker=speaker)
         access = Access(url=server) if isinstance(server, str) else server
@@ -100,6 +104,7 @@ class JetStreamLog:
             patience_s=patience_s,
             heartbeats_kept_s=heartbeats_kept_s,
             seal=seal,
+            carrier=carrier,
         )
 
     async def identity(self) -> str:
@@ -163,6 +168,7 @@ class JetStreamLog:
             after=after,
             condemned=self._condemned,
             rest_s=rest_s,
+            carrier=self._carrier,
         )
         await link.patiently(feed.open, what="following the log", patience_s=self._patience_s)
         self._feeds.add(feed)

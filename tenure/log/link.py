@@ -18,6 +18,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from tenure.log.access import Access, SafeClient
+from tenure.log.carrier import HEADER
 from tenure.log.port import Unavailable
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,8 @@ NO_RESPONDERS = "503"
 BATCH_CUT = 10176
 """The first part of a batch was lost with a connection and the rest came over the next one: nothing was written."""
 FORBIDDEN, IN_FLIGHT, TOO_MANY_REQUESTS = 403, 409, 429
+TRACE_BYTES_MAX = 80
+_TRACE = f"\r\n{HEADER}:".encode()
 _DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
 T = TypeVar("T")
@@ -55,13 +58,16 @@ class Refused(Exception):
 
 
 class _LeanClient(SafeClient):
-    """Leaves the headers of facts alone: nobody here reads them, and taking them apart is half the cost of a replay.
+    """Leaves the headers of facts alone but for the trace: to take them apart is half the cost of a replay.
 
     Should nats-py one day call this method by another name, replays are slower and nothing else.
     """
 
     async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
-        """The headers of status messages (`NATS/1.0 100 Idle Heartbeat`); None for all others."""
+        """The headers of status messages (`NATS/1.0 100 Idle Heartbeat`); of all others the trace, None without one."""
+        if headers and (begin := headers.find(_TRACE)) >= 0:
+            value = headers[begin + len(_TRACE) :][:TRACE_BYTES_MAX].partition(b"\r\n")[0]
+            return {HEADER: value.strip().decode(errors="replace")}
         if not headers or not headers.startswith(STATUS_START):
             return None
         return await super()._process_headers(headers)

@@ -19,6 +19,7 @@ from tenure.domain.ids import FactId, Position
 from tenure.events.fact import Fact, Lane, Recorded
 from tenure.events.reports import Heartbeat
 from tenure.log import codec
+from tenure.log.carrier import HEADER, Carrier
 from tenure.log.link import Link, Refused
 from tenure.log.port import ATOMIC_MAX, Conflict, Expect, FactTooLarge, LogFull
 from tenure.log.stream import NO_MESSAGE, last_of
@@ -74,9 +75,10 @@ class Publisher:
         replicated: bool,
         patience_s: float,
         heartbeats_kept_s: int,
+        carrier: Carrier | None = None,
     ) -> None:
         self._link, self._subjects, self._read = link, subjects, read
-        self._replicated = replicated
+        self._replicated, self._carrier = replicated, carrier
         self._patience_s = patience_s
         self._beat_headers = {"Nats-TTL": f"{heartbeats_kept_s}s"}
         self._session = uuid.uuid4().hex
@@ -90,6 +92,8 @@ class Publisher:
                 f"{kind} {fact.id} has {len(payload)} bytes, the log takes {self._link.payload_max - HEADERS_MAX}"
             )
         headers = {"Nats-Msg-Id": str(fact.id)}
+        if self._carrier is not None and (header := self._carrier.header_of(fact)):
+            headers[HEADER] = header
         if isinstance(fact, Heartbeat):
             headers |= self._beat_headers
         return Letter(

@@ -26,6 +26,7 @@ from tenure.runtime.poison import Unfoldable, condemn, end_of_lane
 from tenure.runtime.role import Decision, Role, S
 from tenure.runtime.snapshot import Snapshot, SnapshotStore
 from tenure.runtime.telemetry import LoopMetrics
+from tenure.runtime.tracing import writing
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class Loop(Generic[S]):
         self._guarded: Position = LOG_START
         self._since_snapshot = 0
         self._snapshot_at = time.monotonic()
-        self._retry_s = RETRY_FIRST_S
+        self._retry_s, self._began_ns = RETRY_FIRST_S, time.time_ns()
         self.behind = False
         """The log could not be reached, or we were suspended: read what came meanwhile before anything is decided."""
         self._poked = asyncio.Event()
@@ -182,7 +183,7 @@ class Loop(Generic[S]):
             return self._clock.now() if self.leadership.held else None
         if self.behind and not await self._catch_up(feed):
             return self._clock.now()
-        began = time.perf_counter()
+        began, self._began_ns = time.perf_counter(), time.time_ns()
         decision = self.role.decide(self.state, self._clock.now())
         took = time.perf_counter() - began
         self._metrics.decided(took)
@@ -235,7 +236,8 @@ class Loop(Generic[S]):
         guard = self.role.guard
         expect = None if guard is None else Expect(lane=guard, last=self._guarded)
         try:
-            appended = await self._log.append(facts, expect=expect)
+            with writing(facts, since_ns=self._began_ns):
+                appended = await self._log.append(facts, expect=expect)
         except Conflict as conflict:
             logger.info("decided on an old position, deciding again: %s", conflict)
             self._metrics.conflict()

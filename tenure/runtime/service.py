@@ -38,6 +38,7 @@ from tenure.runtime.settings.table import POLICY
 from tenure.runtime.snapshot import SnapshotStore
 from tenure.runtime.telemetry import tell_of
 from tenure.runtime.telemetry_options import telemetry_options
+from tenure.runtime.tracing import trail
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +127,8 @@ def stop_on_signals() -> asyncio.Event:
 
 async def connect_log(service: Service, *, seal: Callable[[Fact], Fact] = lambda fact: fact) -> JetStreamLog:
     """The log of the service, connected; `seal` is given each fact before it is written. Raises `Unavailable`."""
-    return await JetStreamLog.connect(service.connection.log, cluster=service.connection.cluster, seal=seal)
+    connection = service.connection
+    return await JetStreamLog.connect(connection.log, cluster=connection.cluster, seal=seal, carrier=trail())
 
 
 async def make_loop(

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from tenure.domain.loopback import is_loopback
 from tenure.sdk.credentials import Credentials
 from tenure.sdk.errors import ServerError, ServerRefused, ServerUnreachable
+from tenure.sdk.trace import trace_metadata
 from tenure.v1 import jobs_pb2
 
 if TYPE_CHECKING:
@@ -294,7 +295,7 @@ class Client:
         return self._call(self._hosts.Report, hosts_pb2.HostReportRequest(since_ms=since_ms))
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return self._credentials.metadata(self.address)
+        return (*self._credentials.metadata(self.address), *trace_metadata())
 
     def _call(self, method: "grpc.UnaryUnaryMultiCallable[Q, A]", request: Q) -> A:
         """The answer; asked again when the gateway says when, as long as that is before the deadline."""
