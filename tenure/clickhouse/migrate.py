@@ -1,5 +1,7 @@
 """Brings a database to the present schema: the files of `deploy/clickhouse`, in order, each once.
 
+They are part of the package: `migrations` beside this file leads to them in a checkout and is a copy when installed.
+
 Every statement in them may be run again (`IF NOT EXISTS`), so two processes that start at once, or a crash half-way,
 do no harm.
 """
@@ -12,10 +14,9 @@ from pathlib import Path
 
 from clickhouse_connect.driver import Client
 
-import tenure
 from tenure.domain.refusal import Refusal
 
-MIGRATIONS = Path(tenure.__file__).parent.parent / "deploy" / "clickhouse"
+MIGRATIONS = Path(__file__).parent / "migrations"
 _NAME = re.compile(r"(\d{3})_[a-z0-9_]+\.sql")
 _END_OF_STATEMENT = re.compile(r";[ \t]*$", re.MULTILINE)
 _RECORD = """
@@ -71,7 +72,7 @@ def read_migrations(folder: Path) -> Iterator[Migration]:
             raise Refusal(field=str(path), problem="not a migration", fix="name it 004_words.sql with a free number")
         found[int(match[1])] = Migration(number=int(match[1]), name=path.name, statements=statements(path.read_text()))
     if not found:
-        raise Refusal(field=str(folder), problem="no migrations there", fix="install tenure from its checkout")
+        raise Refusal(field=str(folder), problem="no migrations there", fix="install tenure again: they are part of it")
     yield from found.values()
 
 
