@@ -9,6 +9,7 @@ server's answers go wherever a question says, here as well. What counts is a let
 """
 
 import base64
+import logging
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -22,10 +23,14 @@ from tenure.log.link import FORBIDDEN, Link, Refused
 from tenure.log.port import Unavailable
 from tenure.log.subjects import Subjects
 
+logger = logging.getLogger(__name__)
+
 DATA_MAX = 64 << 10
 """Bytes of the original that a letter holds; the rest is in the log."""
 LETTERS_MAX = 10_000
 """A stream that is full takes no more letters; what is unreadable is passed over all the same."""
+UNREADABLE_MAX = 9_000
+"""With so many letters there is room for verdicts only: a role must be able to have condemned what it cannot fold."""
 CONDEMNED_MAX = 16
 """So many facts roles condemn by themselves. More of them are a mistake in the program, and a person decides."""
 REASON_MAX = 1_000
@@ -52,20 +57,24 @@ class DeadLetters:
 
     def __init__(self, link: Link, subjects: Subjects, *, replicas: int = 1) -> None:
         self._link, self._subjects, self._replicas = link, subjects, replicas
-        self._is_made = False
+        self._is_made = self._was_full = False
+        self._last = UNREADABLE_MAX
+        """The number of the last letter, as far as we know: there are no more than so many."""
         self._judged: dict[str, tuple[int, Position | None]] = {}
         """By subject of verdicts: how many messages were looked at, and what they condemn."""
 
     async def keep(self, letter: DeadLetter) -> bool:
-        """Keep it durably, unless it is there already: then False. Raises `Lost` and `Refused`."""
+        """Keep it durably, unless it is there already or there is no room: then False. Raises `Lost` and `Refused`."""
         subject = self._subjects.dead(letter.position, condemned=letter.condemned)
         kept = msgspec.structs.replace(letter, reason=_TEXT.sub("?", letter.reason)[:REASON_MAX], data=b"")
         body = msgspec.json.encode(kept) + b"\n" + letter.data[:DATA_MAX]
         once = {"Nats-Expected-Last-Subject-Sequence": "0"}
         if not self._is_made:
             await self.ensure()
+        if not letter.condemned and self._last >= UNREADABLE_MAX and await self._are_full():
+            return False
         try:
-            await self._link.ask(subject, body, headers=once, timeout_s=ANSWER_S)
+            self._last = (await self._link.ask(subject, body, headers=once, timeout_s=ANSWER_S))["seq"]
         except Refused as refused:
             if refused.code != WRONG_LAST:
                 raise
@@ -73,6 +82,15 @@ class DeadLetters:
                 return False
             await self._link.ask(subject, body, timeout_s=ANSWER_S)  # what lies there is no letter
         return True
+
+    async def _are_full(self) -> bool:
+        """Whether there is no room for what is unreadable. Said once."""
+        state = (await self._info({})).get("state", {})
+        self._last, full = int(state.get("last_seq", 0)), int(state.get("messages", 0)) >= UNREADABLE_MAX
+        if full and not self._was_full:
+            logger.warning("the dead letters are full: what is no fact from now on is passed over and not kept there")
+        self._was_full = full
+        return full
 
     async def ensure(self) -> None:
         """Make the stream if there is none and we may. Raises `Lost` and `Refused`."""

@@ -19,7 +19,7 @@ from tenure.domain.ids import LOG_START, Position
 from tenure.events.catalogue import KINDS
 from tenure.events.fact import Lane, Recorded
 from tenure.events.intake import JobCancelRequested
-from tenure.log import codec
+from tenure.log import codec, dead
 from tenure.log.dead import DATA_MAX, DeadLetter
 from tenure.log.jetstream import JetStreamLog
 from tenure.log.port import Condemned, Expect, Log, Unavailable
@@ -292,3 +292,28 @@ def test_the_command_lists_them_and_condemns(jetstream_under_test: JetStreamUnde
         assert "condemned: a test" in (await tenure("dead"))[1]
 
     poisoned(jetstream_under_test, scenario)
+
+
+def test_a_flood_of_what_is_no_fact_leaves_room_for_verdicts(
+    jetstream_under_test: JetStreamUnderTest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a role that fails on a fact could not have it condemned, and would end again and again."""
+    monkeypatch.setattr(dead, "LETTERS_MAX", 6)
+    monkeypatch.setattr(dead, "UNREADABLE_MAX", 4)
+
+    async def scenario(log: JetStreamLog, client: Client) -> None:
+        feed = await log.follow(ALL_KINDS, after=LOG_START)
+        for _ in range(8):
+            await client.request(f"tenure.{jetstream_under_test.cluster}.nobody", b"x", timeout=5)
+        at = (await log.append([intake(13)])).last
+        assert positions(await read(feed, 1)) == [at]
+        await letters(log, 4)
+        while sum("dead letters are full" in message for message in caplog.messages) == 0:
+            await asyncio.sleep(0.01)
+        assert await log.condemn(at, reason="a test", by="test")
+        assert await log.condemned() == {at}
+        assert sum("dead letters are full" in message for message in caplog.messages) == 1, "said once"
+        assert await log.dead.count() == 5
+
+    with caplog.at_level(logging.WARNING):
+        poisoned(jetstream_under_test, scenario)
