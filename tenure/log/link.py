@@ -37,6 +37,8 @@ TRACE_BYTES_MAX = 80
 _TRACE = f"\r\n{HEADER}:".encode()
 _DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
+_UNHEARD = re.compile(r'permissions violation for subscription to "_inbox', re.IGNORECASE)
+
 T = TypeVar("T")
 
 
@@ -231,6 +233,8 @@ class Link:
     async def _on_error(self, error: Exception) -> None:
         """NATS says what is wrong (also a denied permission) only here, not to the question that it concerns."""
         self.trouble = str(error) or type(error).__name__
+        if _UNHEARD.search(self.trouble):  # whatever is asked, no answer will come
+            self.trouble = f"--nats-key-file: not the key of {self.access.client}; give the one that was made for it"
         denied = _DENIED.search(self.trouble)
         logger.log(logging.WARNING if denied else logging.DEBUG, "the log's server: %s", self.trouble)
         for question in self._waiting.values():

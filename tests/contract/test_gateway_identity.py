@@ -180,6 +180,9 @@ def test_only_an_admin_acts_for_others_and_the_fact_says_who_it_was(people: Peop
         refusal = refused(rig.jobs.Submit(request, **people.called("eve")), "PERMISSION_DENIED", "you are eve", "'ana'")
         await refusal
         await rig.jobs.Submit(request, **people.called("olga", Role.ADMIN))
+        group = jobs_pb2.SubmitRequest(job=good_job(user="group:lab"))
+        called = people.called("olga", Role.ADMIN)
+        await refused(rig.jobs.Submit(group, **called), "INVALID_ARGUMENT", "user: 'group:lab' is a group")
         cancel = jobs_pb2.CancelJobRequest(job_id="x", user="ana")
         await refused(rig.jobs.Cancel(cancel, **people.called("ana")), "NOT_FOUND")
         (fact,) = [one.fact for one in await rig.recorded() if isinstance(one.fact, JobSubmitted)]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from services.gateway.refusals import Denied
 from tenure.domain.ids import BudgetPath, UserName
 from tenure.domain.nearest import shown
-from tenure.domain.rights import Caller, Right, may, who_can_help
+from tenure.domain.refusal import Refusal
+from tenure.domain.rights import GROUP, Caller, Right, may, who_can_help
 from tenure.domain.tree import BudgetTree
 from tenure.events.fact import Origin
 
@@ -58,7 +59,7 @@ def allowed(right: Right, *, tree: BudgetTree, budget: BudgetPath, owner: UserNa
 
 
 def acting_as(requested: str, *, field: str) -> UserName:
-    """The user a request is for: who calls, unless an admin names another. Raises `Denied`."""
+    """The user a request is for: who calls, unless an admin names another. Raises `Denied`, `Refusal` for a group."""
     caller = who().caller
     name = UserName(requested.strip())
     if not name or name == caller.user:
@@ -69,6 +70,8 @@ def acting_as(requested: str, *, field: str) -> UserName:
             problem=f"you are {caller.user}, and only an admin acts for others such as {shown(str(name))}",
             fix="leave the user out, or ask an admin",
         )
+    if name.startswith(GROUP):
+        raise Refusal(field=field, problem=f"{shown(str(name))} is a group", fix="name one user")
     return name
 
 

@@ -106,6 +106,12 @@ def test_without_a_key_or_with_another_server_s_nobody_is_let_in(guarded: Guarde
             asyncio.run(JetStreamLog.connect(access, cluster=CLUSTER, patience_s=0.5))
 
 
+def test_with_another_s_key_it_is_said_that_it_is_one(guarded: Guarded) -> None:
+    wrong = replace(guarded.access("placer"), client="budget")
+    with pytest.raises(Unavailable, match="--nats-key-file: not the key of budget; give the one that was made for it"):
+        asyncio.run(JetStreamLog.connect(wrong, cluster=CLUSTER, patience_s=0.5))
+
+
 def test_a_role_takes_its_own_lease_and_no_other(guarded: Guarded) -> None:
     """The first one makes the bucket."""
 
