@@ -19,8 +19,35 @@ from tenure.domain.ids import LOG_START, Position, UserName
 from tenure.domain.policy import Policy
 
 WINDOW_S = 10
+STREAMS_MAX = 2_000
+"""Streams of one user at a time, over all connections."""
 SOON_S, LATER_S = 1.0, 60.0
 """When to ask again where nothing is known of when it will be better: writing takes moments, queues take longer."""
+
+
+class Streams:
+    """How many answers without an end (Watch, Logs, reflection) each user has under way: each costs for as long."""
+
+    def __init__(self) -> None:
+        self._open: Counter[UserName] = Counter()
+
+    @contextmanager
+    def one_of(self, user: UserName) -> Iterator[None]:
+        """One more of this user, for the length of the block. Raises `Limited`."""
+        if self._open[user] >= STREAMS_MAX:
+            raise Limited(
+                field="user",
+                problem=f"{self._open[user]} streams of {user} (watch, logs) are open",
+                fix="end some, or ask for lists instead",
+                retry_after_s=LATER_S,
+            )
+        self._open[user] += 1
+        try:
+            yield
+        finally:
+            self._open[user] -= 1
+            if not self._open[user]:
+                del self._open[user]
 
 
 class Limits:

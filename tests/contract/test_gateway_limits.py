@@ -2,7 +2,9 @@
 
 import asyncio
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -17,8 +19,9 @@ from tenure.domain.policy import Policy
 from tenure.log.memory import MemoryLog
 from tenure.sdk.client import Client
 from tenure.sdk.errors import ServerRefused
-from tenure.v1 import jobs_pb2
+from tenure.v1 import jobs_pb2, jobs_pb2_grpc
 from tests.contract.gateway_rig import Rig, a_cluster, good_job, running
+from tests.contract.test_gateway_identity import NO_OS_USERS, People
 
 ANA, BEN = UserName("ana"), UserName("ben")
 TIGHT = Policy(submissions_per_user=3, queued_per_user=20, submissions_at_once=50)
@@ -135,3 +138,36 @@ def test_the_client_comes_again_when_it_is_told_and_gives_up_in_time(monkeypatch
         assert await asyncio.to_thread(submit, 30)
 
     play(scenario)
+
+
+def test_one_user_s_streams_are_bounded_over_all_connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(limits, "STREAMS_MAX", 3)
+    people = People(tmp_path)
+
+    async def run() -> None:
+        async with running(MemoryLog(), identity=NO_OS_USERS, local_key=people.key) as rig:
+            await rig.write(*a_cluster(4))
+            ana, ben = people.called("ana"), people.called("ben")
+            job = (await rig.jobs.Submit(jobs_pb2.SubmitRequest(job=good_job(user="")), **ana)).job_id
+            request = jobs_pb2.WatchJobRequest(job_id=job)
+            watching: list[Any] = [rig.jobs.Watch(request, **ana) for _ in range(3)]
+            for call in watching:
+                await call.read()
+            async with grpc.aio.insecure_channel(rig.address) as other:
+                stub: Any = jobs_pb2_grpc.JobsStub(other)
+                with pytest.raises(grpc.aio.AioRpcError, match="3 streams of ana") as refused:
+                    await stub.Watch(request, **ana).read()
+                assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                assert int(dict(refused.value.trailing_metadata() or ())["retry-after"]) == limits.LATER_S
+                assert (await stub.Watch(request, **ben).read()).job.job_id == job
+                await stub.Get(jobs_pb2.GetJobRequest(job_id=job), **ana)
+                watching.pop().cancel()
+                while len(watching) < 3:  # the gateway hears of it in a moment
+                    call = stub.Watch(request, **ana)
+                    with suppress(grpc.aio.AioRpcError):
+                        await call.read()
+                        watching.append(call)
+                for call in watching:
+                    call.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 60))

@@ -15,7 +15,8 @@ from services.gateway.identity.asking import Asking, asking, require
 from services.gateway.identity.authenticate import Authenticator
 from services.gateway.identity.methods import METHODS, Needs
 from services.gateway.identity.source import Credentials
-from services.gateway.refusals import Away
+from services.gateway.limits import Streams
+from services.gateway.refusals import Away, Limited
 from services.gateway.well_formed import well_formed
 from tenure.domain.refusal import Refusal
 from tenure.domain.tree import BudgetTree
@@ -31,6 +32,7 @@ class Guard:
 
     def __init__(self, server: grpc.aio.Server, authenticator: Authenticator) -> None:
         self._server, self._authenticator = server, authenticator
+        self._streams = Streams()
 
     def add_generic_rpc_handlers(self, handlers: object) -> None:
         """The first of two things that generated code says of a service; the second has the names of its methods."""
@@ -71,10 +73,14 @@ class Guard:
     def _answers(self, answer: Any, needs: Needs) -> Any:
         async def guarded(request: Any, context: Context) -> Stream[Any]:
             present = await self._admit(needs, context)
-            async with aclosing(answer(request, context)) as answers:
-                async for one in answers:
-                    assert present.judged, "the servicer is to ask whether the caller may"
-                    yield one
+            try:
+                with self._streams.one_of(present.identity.caller.user):
+                    async with aclosing(answer(request, context)) as answers:
+                        async for one in answers:
+                            assert present.judged, "the servicer is to ask whether the caller may"
+                            yield one
+            except Limited as limited:
+                await refuse(context, limited)
 
         return guarded
 
