@@ -15,6 +15,7 @@ from services.gateway.intake import Intake, check_batch
 from services.gateway.output import Output
 from services.gateway.policy.discretion import HIDDEN, whose, without_values
 from services.gateway.policy.listing import count_jobs, list_jobs
+from services.gateway.policy.meanwhile import with_policy_changes
 from services.gateway.policy.totals import cluster_total
 from services.gateway.refusals import Away, NotFound
 from services.gateway.state import State
@@ -135,8 +136,10 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         facts = await self._history.story(JobId(request.job_id))
         if known is None and not facts:
             raise no_such_job(request.job_id)
+        is_over = known is None or known.state.final
+        told = with_policy_changes(facts, state.policy_facts, is_over=is_over)
         return jobs_pb2.ExplainJobResponse(
-            steps=[_step(recorded, state, to=JobId(request.job_id)) for recorded in facts],
+            steps=[_step(recorded, state, to=JobId(request.job_id)) for recorded in told],
             position=position,
             last_position=last,
             job=None if known is None else _shown(known, state, now=self._gateway.now()),

@@ -11,6 +11,7 @@ from services.gateway.gateway import Gateway
 from services.gateway.identity.asking import require
 from services.gateway.order import Order
 from services.gateway.policy.change_policy import change_policy, first_policy, known_knobs, with_stuck
+from services.gateway.policy.meanwhile import AT_START
 from services.gateway.refusals import Away
 from services.gateway.state import State
 from tenure.domain.ids import LOG_START, FactId, Position, UserName
@@ -138,7 +139,9 @@ async def write_first(gateway: Gateway, *, source: str) -> None:
     """Give a log that has no policy the one that this gateway was started with (`source`: what says so)."""
 
     def change(state: State) -> PolicyChanged | None:
-        return None if state.policy is not None else first_policy(gateway.at_start, by_itself(gateway, source, "start"))
+        return (
+            None if state.policy is not None else first_policy(gateway.at_start, by_itself(gateway, source, AT_START))
+        )
 
     await write_policy(gateway, change)
 

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from services.gateway.policies import reload_policy, write_first
+from tenure.domain.ids import JobId
 from tenure.domain.policy import Policy
+from tenure.domain.reasons import Reason, Why
 from tenure.domain.rights import Role
 from tenure.domain.units import DAY, HOUR
+from tenure.events.budgets import JobRejected
 from tenure.events.policy import KnobChange, PolicyChanged
 from tenure.runtime.options import build_policy
-from tenure.v1 import policy_pb2, policy_pb2_grpc
-from tests.contract.gateway_rig import Rig, refused
+from tenure.v1 import jobs_pb2, policy_pb2, policy_pb2_grpc
+from tests.contract.gateway_rig import NOW, LogHistory, Rig, good_job, refused
 from tests.contract.test_gateway_identity import People, play_with
 
 GetPolicy, SetPolicy = policy_pb2.GetPolicyRequest, policy_pb2.SetPolicyRequest
@@ -101,6 +104,24 @@ def test_a_submission_is_checked_by_the_policy_of_now(people: People) -> None:
         assert rig.gateway.policy == Policy(queued_per_user=7)
 
     play_with(people, scenario)
+
+
+def test_the_story_of_a_job_tells_the_changes_while_it_was_there(people: People) -> None:
+    async def scenario(rig: Rig) -> None:
+        admin = people.called("root", Role.ADMIN)
+        await write_first(rig.gateway, source="tenure.yaml")
+        await stub(rig).SetPolicy(SetPolicy(values={"lookback": "1d"}, merge=True), **admin)
+        request = jobs_pb2.SubmitRequest(job=good_job(user="", budget="science/bio"))
+        job = JobId((await rig.jobs.Submit(request, **admin)).job_id)
+        await stub(rig).SetPolicy(SetPolicy(values={"lookback": "2d"}, merge=True, comment="why not"), **admin)
+        gone = Why(rule="admission", reason=Reason.REJECT_ADMISSION, numbers={"field": "x", "problem": "y", "fix": "z"})
+        await rig.write(JobRejected(at=NOW, job=job, why=gone))
+        await stub(rig).SetPolicy(SetPolicy(values={"lookback": "3d"}, merge=True), **admin)
+        story = await rig.jobs.Explain(jobs_pb2.ExplainJobRequest(job_id=job), **admin)
+        assert [step.kind for step in story.steps] == ["JobSubmitted", "PolicyChanged", "JobRejected"]
+        assert story.steps[1].text == "root changed the policy: lookback from 1d to 2d: why not."
+
+    play_with(people, scenario, history_of=LogHistory)
 
 
 def test_others_in_its_lane_only_delay_a_change(people: People) -> None:
