@@ -6,11 +6,13 @@ from typing import Any
 from tenure.domain.host import HostState
 from tenure.domain.ids import BudgetPath, HostId, JobId, RunId, UserName
 from tenure.domain.job import Launch, ReplicaPlace
+from tenure.domain.policy import Policy
 from tenure.domain.reasons import EndCause, JobState
 from tenure.domain.units import HOUR, SECOND
 from tenure.events.budgets import JobRejected
 from tenure.events.intake import JobCancelRequested
 from tenure.events.placing import JobRequeued, RunAssigned
+from tenure.events.policy import KnobChange, PolicyChanged
 from tenure.export.jsonl import EXPORTED, blocks, lines
 from tests.unit.journal.facts import T0, WHY, Story
 
@@ -172,6 +174,18 @@ def test_the_further_types() -> None:
     assert [line["type"] for line in found] == list(kinds)
     assert found[0]["shares"] == {"science": 0.5, "science/chem": 0.4}
     assert (found[1]["state"], found[2]["by"], found[5]["state"]) == ("draining", "j2", "cancelled")
+
+
+def test_a_changed_policy_names_each_knob_with_what_it_was() -> None:
+    story = Story()
+    changes = (
+        KnobChange(knob="lookback_ms", before=2 * HOUR, after=HOUR + SECOND // 2),
+        KnobChange(knob="ratio_margin", before=0.02, after=0.5),
+    )
+    story.say(PolicyChanged(at=T0 + SECOND, policy=Policy(), changes=changes, by=UserName("ana"), comment="exams"))
+    (line,) = told(story, "policy_changed")
+    assert (line["t"], line["by"], line["comment"]) == (1, "ana", "exams")
+    assert line["knobs"] == {"lookback": [7200, 3600.5], "ratio_margin": [0.02, 0.5]}
 
 
 def test_kinds_that_are_no_lines_change_nothing() -> None:
