@@ -63,4 +63,4 @@ class LagWatch:
             except (Unavailable, TimeoutError):
                 told = {REACHABLE.name: [(0.0, {})]}
             self._gauges.set({**here, **told})
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(self._every_s if caught_up.is_set() else min(self._every_s, EVERY_S))
