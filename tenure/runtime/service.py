@@ -78,6 +78,8 @@ def run_service(
         telemetry = telemetry_options(service.settings)
         set_up_logging(role, telemetry)
         tell_of(role, log=service.connection.cluster, listen=telemetry.metrics_listen)
+        if service.ready_file is not None:
+            service.ready_file.unlink(missing_ok=True)  # of a process before this one
         uvloop.run(serve(service))
     except (Refusal, Unavailable, OSError) as trouble:
         print(f"tenure serve {role}: {trouble}", file=sys.stderr)
