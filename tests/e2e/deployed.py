@@ -5,6 +5,7 @@ Deployed   a NATS server with the shipped users and TLS, ClickHouse, and the pro
 """
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -186,8 +187,7 @@ class Deployed:
             ("0.0.0.0:7733", f"127.0.0.1:{self.gateway_port}"),
             ("127.0.0.1:7733", f"127.0.0.1:{self.gateway_port}"),
             ("0.0.0.0:9464", f"127.0.0.1:{metrics}"),
-            ("127.0.0.1:9464", f"127.0.0.1:{metrics}"),
             ("http://otel-collector:4317", f"http://127.0.0.1:{self.nats_port}"),
         ):
             text = text.replace(shipped, ours)
-        return text
+        return re.sub(r"\b127\.0\.0\.1:94[67]\d\b", f"127.0.0.1:{metrics}", text)

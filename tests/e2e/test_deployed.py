@@ -8,11 +8,14 @@ import pytest
 from services.__main__ import ROLES
 from tenure.v1.budgets_pb2 import Budget
 from tenure.v1.jobs_pb2 import JobSpec
-from tests.e2e import shipped_compose
+from tests.e2e import shipped_compose, shipped_units
 from tests.e2e.deployed import Deployed, Process, make_secrets
 from tests.e2e.system import FINAL
 
-SHIPPED: dict[str, Callable[[Path], list[Process]]] = {"compose": shipped_compose.processes}
+SHIPPED: dict[str, Callable[[Path], list[Process]]] = {
+    "compose": shipped_compose.processes,
+    "systemd": shipped_units.processes,
+}
 
 
 @pytest.mark.parametrize("form", SHIPPED)
