@@ -21,7 +21,8 @@ GENERATED ?= .
 
 .DEFAULT_GOAL := install
 .DELETE_ON_ERROR:
-.PHONY: install help demo up test sim-soak fuzz check lint types imports protos architecture bench proto lock sbom audit clean
+.PHONY: install help demo up test sim-soak fuzz check lint types imports protos architecture bench proto dashboards pictures \
+	lock sbom audit clean
 
 ## install      .venv with everything of requirements.lock, and the command .venv/bin/tenure (the default)
 install: $(READY)
@@ -102,6 +103,14 @@ proto: $(READY)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc --proto_path=proto \
 		--python_out=$(GENERATED) --grpc_python_out=$(GENERATED) \
 		--mypy_out=quiet:$(GENERATED) --mypy_grpc_out=quiet:$(GENERATED) $(PROTOS)
+
+## dashboards   Grafana's JSON and docs/dashboards.md from deploy/grafana/ again
+dashboards: $(READY)
+	@$(BIN)/python -m deploy.grafana
+
+## pictures     each dashboard on a simulated month as an image, in build/dashboards
+pictures: $(READY)
+	@$(BIN)/python -m pytest tests/contract/dashboards/test_month.py -k person $(ARGS) && ls build/dashboards/*.png
 
 ## lock         resolve the dependencies of pyproject.toml again into requirements.lock
 lock: $(READY)

@@ -86,6 +86,15 @@ def client(clickhouse: Server) -> Client:
     """A client of an empty database with the present schema. Emptying a table makes it forget its tokens too."""
     client = clickhouse.client()
     migrate(client)
-    for table in ("journal_log", "events", "occupancy", "occupancy_hourly", "capacity", "demand", "shares"):
+    for table in tables(client):
         client.command(f"TRUNCATE TABLE {table}")
     return client
+
+
+def tables(client: Client) -> list[str]:
+    """The tables that hold what the journal wrote, or what follows from it."""
+    query = (
+        "SELECT name FROM system.tables WHERE database = {database:String} AND engine LIKE '%MergeTree' "
+        "AND name != 'migrations' AND NOT startsWith(name, '.') ORDER BY name"
+    )
+    return [row[0] for row in client.query(query, {"database": client.database}).result_rows]
