@@ -112,42 +112,51 @@ ORDER BY path
     colours={"Owed": GREY, "Delivered": BLUE},
 )
 
-SHORT = Lines(
-    title="GPUs short of what was owed",
-    says="The sum over budgets of what they were owed and did not get, as GPUs. Short of it for some hours is how "
-    "a contract works: nobody is preempted within it. Days are not.",
+DAY_BY_DAY = Lines(
+    title="What was owed, day by day",
+    says="GPU-hours owed on each day, and the part of them that budgets got on it. Short is the sum over the "
+    "budgets that got less than they were owed on that day. Some of it is how contracts work: nobody is "
+    "preempted within one, so a budget waits some hours and is ahead for it later. It must not grow, and over "
+    "a week it should be next to nothing.",
     sql=f"""
 SELECT
-    $__timeInterval(hour) AS time,
-    sum(greatest(0, owed - delivered)) / uniqExact(hour) / {HOURS} AS "Short",
-    sum(owed) / uniqExact(hour) / {HOURS} AS "Owed"
+    time,
+    sum(least(owed, delivered)) / {HOURS} AS "Delivered",
+    sum(greatest(0, owed - delivered)) / {HOURS} AS "Short"
 FROM
 (
-    SELECT owed.hour AS hour, owed.path AS path, owed.owed_gpu_ms AS owed, toFloat64(got.charged_gpu_ms) AS delivered
+    SELECT
+        $__timeInterval(hour) AS time,
+        owed.path AS path,
+        sum(owed.owed_gpu_ms) AS owed,
+        toFloat64(sum(got.charged_gpu_ms)) AS delivered
     FROM owed_hourly({WINDOW}) AS owed
     LEFT JOIN
     (
         SELECT hour, budget, sum(charged_gpu_ms) AS charged_gpu_ms FROM held_hourly({WINDOW}) GROUP BY hour, budget
     ) AS got ON got.hour = owed.hour AND got.budget = owed.path
     WHERE {PATH}
+    GROUP BY time, path
 )
 GROUP BY time
 ORDER BY time
 """,
-    columns=("time", "Short", "Owed"),
+    columns=("time", "Delivered", "Short"),
     width=12,
     height=12,
-    unit="suffix:GPUs",
+    unit="locale",
     decimals=0,
-    interval="1h",
-    colours={"Short": BAD, "Owed": GREY},
+    interval="1d",
+    stacked=True,
+    bars=True,
+    colours={"Delivered": BLUE, "Short": BAD},
 )
 
 AHEAD_OVER_TIME = Timeline(
-    title="Ahead of or behind one's share, in the lookback window",
-    says="GPU-hours, as the ranker published them: charged in the window and promised to running contracts, less "
-    "the entitlement of the window. Orange and red are behind: their jobs go first. Blue is ahead. Grey is "
-    "even.",
+    title="GPU-hours ahead of (+) or behind (-) one's share",
+    says="Over the lookback window, as the ranker published them: charged in the window and promised to running "
+    "contracts, less the entitlement of the window. Orange and red are behind: their jobs go first. Blue is "
+    "ahead. Grey is even.",
     sql=f"""
 SELECT
     $__timeInterval(period) AS time,
@@ -161,7 +170,7 @@ ORDER BY time, path
     columns=("time", "path", "GPU-hours ahead"),
     width=12,
     height=12,
-    unit="suffix:GPU-h",
+    unit="locale",
     decimals=0,
     interval="3h",
     steps=AHEAD,
@@ -222,7 +231,7 @@ ORDER BY (charged + commitment) / nullIf(entitlement, 0), path
 """,
     columns=("Budget", "Ahead (+) or behind (-)", "Ratio", "Charged", "Promised", "Entitled", "Published"),
     width=24,
-    height=10,
+    height=12,
     unit="locale",
     decimals=0,
     units={"Ratio": "none"},
@@ -242,7 +251,7 @@ BOARD = Board(
     "cluster; the ratio is. `tenure budget report` prints the same numbers.",
     variables=("cluster", "budget"),
     rows=(
-        Row(title="Did budgets get what they are owed?", panels=(SUMMARY, LEDGER, OWED_BARS, SHORT)),
+        Row(title="Did budgets get what they are owed?", panels=(SUMMARY, LEDGER, OWED_BARS, DAY_BY_DAY)),
         Row(title="Who goes next?", panels=(AHEAD_OVER_TIME, RATIO_OVER_TIME, STANDINGS)),
     ),
 )
