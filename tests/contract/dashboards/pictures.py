@@ -18,6 +18,7 @@ matplotlib.use("Agg")
 import matplotlib.dates as dates
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -40,7 +41,7 @@ class Answer:
 
 @dataclass(kw_only=True)
 class Canvas:
-    """A figure on Grafana's grid. `drawn` counts the marks of each panel, by title."""
+    """A figure on Grafana's grid. `drawn`: the marks of each panel, by title; `legends` by their panel's place."""
 
     figure: Figure
     width: int
@@ -48,6 +49,7 @@ class Canvas:
     since: datetime
     until: datetime
     drawn: dict[str, int] = field(default_factory=dict)
+    legends: dict[tuple[int, int], Legend] = field(default_factory=dict)
 
     def axes(self, place: Mapping[str, int], *, left: int, right: int, top: int, bottom: int) -> Axes:
         """Axes inside a panel, with so many pixels kept free at its edges."""
@@ -132,7 +134,8 @@ def stat(canvas: Canvas, panel: Mapping[str, Any], answer: Answer) -> int:
 def timeseries(canvas: Canvas, panel: Mapping[str, Any], answer: Answer) -> int:
     """Lines, areas or bars over time, with the legend below."""
     canvas.card(panel["gridPos"], panel["title"])
-    axes = canvas.axes(panel["gridPos"], left=84, right=18, top=30, bottom=54)
+    below = 34 + 18 * legend_lines(panel["gridPos"], answer.columns[1:])
+    axes = canvas.axes(panel["gridPos"], left=84, right=18, top=30, bottom=below)
     custom = panel["fieldConfig"]["defaults"]["custom"]
     names = list(answer.columns[1:])
     colours = [settings(panel, name)["color"]["fixedColor"] for name in names]
@@ -164,7 +167,7 @@ def timeseries(canvas: Canvas, panel: Mapping[str, Any], answer: Answer) -> int:
     if defaults.get("decimals") == 0:
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     over_time(canvas, axes)
-    legend(axes, dict(zip(names, colours, strict=True)))
+    legend(canvas, panel["gridPos"], dict(zip(names, colours, strict=True)))
     return sum(value == value for line in lines for value in line)
 
 
@@ -184,19 +187,30 @@ def dressed(axes: Axes) -> None:
         spine.set_visible(False)
 
 
-def legend(axes: Axes, colours: Mapping[str, str]) -> None:
-    """Below the axes, as a list."""
+def legend_lines(place: Mapping[str, int], names: Sequence[str]) -> int:
+    """How many lines a legend takes."""
+    wide = place["w"] * PIXELS_A_COLUMN - 30
+    return max(1, int(-(-sum(40 + 6.6 * len(name) for name in names) // wide)))
+
+
+def legend(canvas: Canvas, place: Mapping[str, int], colours: Mapping[str, str]) -> None:
+    """At the bottom of the panel, from its left edge, as a list; in two lines where one is too short."""
     handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
-    bottom = -26 / (axes.get_window_extent().height or 1)
-    axes.legend(
+    lines = legend_lines(place, list(colours))
+    corner = (
+        (place["x"] * PIXELS_A_COLUMN + 10) / canvas.width,
+        1 - ((place["y"] + place["h"]) * PIXELS_A_ROW - 6) / canvas.height,
+    )
+    canvas.legends[place["x"], place["y"]] = canvas.figure.legend(
         handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(-0.01, bottom),
-        ncols=len(handles),
+        loc="lower left",
+        bbox_to_anchor=corner,
+        ncols=-(-len(handles) // lines),
         fontsize=8,
         frameon=False,
         handlelength=1.2,
         columnspacing=1.2,
+        borderpad=0.2,
     )
 
 
@@ -207,8 +221,9 @@ def barchart(canvas: Canvas, panel: Mapping[str, Any], answer: Answer) -> int:
     upright = options["orientation"] == "vertical"
     names = [str(row[0]) for row in answer.rows]
     left = 60 if upright else 24 + 6 * max([len(name) for name in names], default=0)
-    axes = canvas.axes(panel["gridPos"], left=left, right=40, top=30, bottom=54)
     fields = list(answer.columns[1:])
+    below = 34 + 18 * legend_lines(panel["gridPos"], fields)
+    axes = canvas.axes(panel["gridPos"], left=left, right=40, top=30, bottom=below)
     colours = [settings(panel, name)["color"]["fixedColor"] for name in fields]
     unit = panel["fieldConfig"]["defaults"]["unit"]
     decimals = panel["fieldConfig"]["defaults"].get("decimals")
@@ -241,7 +256,7 @@ def barchart(canvas: Canvas, panel: Mapping[str, Any], answer: Answer) -> int:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
         axes.grid(visible=False, axis="y")
     axes.margins(**{"y" if upright else "x": 0.1})
-    legend(axes, dict(zip(fields, colours, strict=True)))
+    legend(canvas, panel["gridPos"], dict(zip(fields, colours, strict=True)))
     return len(names) * len(fields)
 
 
@@ -277,9 +292,11 @@ def timeline(canvas: Canvas, panel: Mapping[str, Any], answer: Answer) -> int:
     """A row for each name, in the colour of its value."""
     canvas.card(panel["gridPos"], panel["title"])
     names = sorted({row[1] for row in answer.rows})
-    axes = canvas.axes(panel["gridPos"], left=24 + 6 * max(map(len, names), default=0), right=18, top=30, bottom=54)
     defaults = panel["fieldConfig"]["defaults"]
     mapped = {key: each for mapping in defaults.get("mappings", ()) for key, each in mapping["options"].items()}
+    told = {each["text"]: each["color"] for each in mapped.values()} or dict(_spans(defaults))
+    left, below = 24 + 6 * max(map(len, names), default=0), 34 + 18 * legend_lines(panel["gridPos"], list(told))
+    axes = canvas.axes(panel["gridPos"], left=left, right=18, top=30, bottom=below)
     for at, name in enumerate(names):
         own = [(row[0], row[2]) for row in answer.rows if row[1] == name]
         spans, colours = [], []
@@ -291,10 +308,7 @@ def timeline(canvas: Canvas, panel: Mapping[str, Any], answer: Answer) -> int:
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.grid(visible=False)
-    if mapped:
-        legend(axes, {each["text"]: each["color"] for each in mapped.values()})
-    else:
-        legend(axes, dict(_spans(defaults)))
+    legend(canvas, panel["gridPos"], told)
     return len(answer.rows)
 
 
