@@ -14,7 +14,7 @@ SPEAKERS = {
     "health": ORANGE,
     "gateway": SKY,
 }
-_KINDS = {
+KINDS = {
     "agents": "HostRegistered Heartbeat ReplicasStarted ReplicasExited CheckpointReported HostSignal",
     "ranker": "RankingPublished RankerLeadTaken",
     "budget": "JobAdmitted JobRejected RunCharged BudgetLeadTaken",
@@ -23,7 +23,7 @@ _KINDS = {
     "PolicyChanged",
 }
 _COUNTS = {
-    speaker: "kind IN (" + ", ".join(f"'{kind}'" for kind in kinds.split()) + ")" for speaker, kinds in _KINDS.items()
+    speaker: "kind IN (" + ", ".join(f"'{kind}'" for kind in kinds.split()) + ")" for speaker, kinds in KINDS.items()
 }
 _COUNTS["placer"] = "NOT (" + " OR ".join(_COUNTS.values()) + ")"
 STEPS = {"admit": GREEN, "rank": PURPLE, "start": BLUE, "stop": ORANGE, "charge": SKY}

@@ -134,8 +134,8 @@ def stat(canvas: Canvas, panel: Mapping[str, Any], answer: Answer) -> int:
 def timeseries(canvas: Canvas, panel: Mapping[str, Any], answer: Answer) -> int:
     """Lines, areas or bars over time, with the legend below."""
     canvas.card(panel["gridPos"], panel["title"])
-    below = 34 + 18 * legend_lines(panel["gridPos"], answer.columns[1:])
-    axes = canvas.axes(panel["gridPos"], left=84, right=18, top=30, bottom=below)
+    room = 34 + 18 * legend_lines(panel["gridPos"], answer.columns[1:])
+    axes = canvas.axes(panel["gridPos"], left=84, right=18, top=30, bottom=room)
     custom = panel["fieldConfig"]["defaults"]["custom"]
     names = list(answer.columns[1:])
     colours = [settings(panel, name)["color"]["fixedColor"] for name in names]
@@ -222,8 +222,8 @@ def barchart(canvas: Canvas, panel: Mapping[str, Any], answer: Answer) -> int:
     names = [str(row[0]) for row in answer.rows]
     left = 60 if upright else 24 + 6 * max([len(name) for name in names], default=0)
     fields = list(answer.columns[1:])
-    below = 34 + 18 * legend_lines(panel["gridPos"], fields)
-    axes = canvas.axes(panel["gridPos"], left=left, right=40, top=30, bottom=below)
+    room = 34 + 18 * legend_lines(panel["gridPos"], fields)
+    axes = canvas.axes(panel["gridPos"], left=left, right=40, top=30, bottom=room)
     colours = [settings(panel, name)["color"]["fixedColor"] for name in fields]
     unit = panel["fieldConfig"]["defaults"]["unit"]
     decimals = panel["fieldConfig"]["defaults"].get("decimals")
@@ -295,8 +295,8 @@ def timeline(canvas: Canvas, panel: Mapping[str, Any], answer: Answer) -> int:
     defaults = panel["fieldConfig"]["defaults"]
     mapped = {key: each for mapping in defaults.get("mappings", ()) for key, each in mapping["options"].items()}
     told = {each["text"]: each["color"] for each in mapped.values()} or dict(_spans(defaults))
-    left, below = 24 + 6 * max(map(len, names), default=0), 34 + 18 * legend_lines(panel["gridPos"], list(told))
-    axes = canvas.axes(panel["gridPos"], left=left, right=18, top=30, bottom=below)
+    left, room = 24 + 6 * max(map(len, names), default=0), 34 + 18 * legend_lines(panel["gridPos"], list(told))
+    axes = canvas.axes(panel["gridPos"], left=left, right=18, top=30, bottom=room)
     for at, name in enumerate(names):
         own = [(row[0], row[2]) for row in answer.rows if row[1] == name]
         spans, colours = [], []

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from deploy.grafana import services
 from deploy.grafana.board import VARIABLES
 from deploy.grafana.catalogue import BOARDS
 from deploy.grafana.query import SOURCE_TYPE, SOURCE_UID
 from deploy.grafana.written import FOLDER, ROOT, files
+from tenure.events.catalogue import KINDS
+from tenure.events.fact import Lane
 from tests.contract.dashboards.expand import dashboards, panels
 
 PROVISIONING = ROOT / "deploy" / "grafana" / "provisioning"
@@ -75,6 +78,22 @@ def test_provisioning_names_the_source_and_the_folder() -> None:
     assert source["secureJsonData"]["password"].startswith("$__file{"), "no secret in a file that is committed"
     (provider,) = read("dashboards/tenure.yaml")["providers"]
     assert provider["type"] == "file" and provider["options"]["path"]
+
+
+def test_every_kind_of_fact_is_counted_as_of_who_says_it() -> None:
+    speakers = {
+        Lane.REPORT: "agents",
+        Lane.RANK: "ranker",
+        Lane.RUNS: "placer",
+        Lane.HOSTS: "health",
+        Lane.INTAKE: "gateway",
+        Lane.BUDGET: "budget",
+    }
+    of_the_gateway = {"BudgetTreeChanged", "PolicyChanged"}
+    for name, kind in KINDS.items():
+        expected = "gateway" if name in of_the_gateway else speakers[kind.lane]
+        named = {speaker for speaker, kinds in services.KINDS.items() if name in kinds.split()}
+        assert named == ({expected} if expected != "placer" else set()), name
 
 
 def read(name: str) -> Any:
