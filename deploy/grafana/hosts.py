@@ -17,7 +17,7 @@ from deploy.grafana.colours import (
 )
 from deploy.grafana.panels import Bars, Figures, Lines, Table, Timeline
 from deploy.grafana.query import CLUSTER, FROM_MS, HOST, HOURS, UNTIL_MS, WINDOW
-from deploy.grafana.queue import FILLED, percentile
+from deploy.grafana.queue import held_on, percentile
 
 STATES = {
     "healthy": PALE,
@@ -93,7 +93,8 @@ OUT_OVER_TIME = Lines(
     says="Hosts in each state but healthy, at the end of each interval. Suspect is silent for a while; draining "
     "takes no new runs; drained is empty; repairing and probation are the repair plug's; failed waits for a "
     "person; lost is silent for long.",
-    sql=f"""
+    sql=held_on(
+        f"""
 SELECT time, {", ".join(f'sum({state}_change) OVER (ORDER BY time) AS "{state}"' for state in OUT)}
 FROM
 (
@@ -103,9 +104,9 @@ FROM
     FROM host_state_steps({WINDOW})
     WHERE {CLUSTER} AND {HOST}
     GROUP BY time
-)
-ORDER BY time {FILLED} INTERPOLATE ({", ".join(f'"{state}"' for state in OUT)})
-""",
+)""",
+        tuple(OUT),
+    ),
     columns=("time", *OUT),
     width=12,
     height=12,

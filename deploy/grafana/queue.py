@@ -1,5 +1,7 @@
 """The queue: who waits, for how long and why, which latest starts are promised, and how runs end."""
 
+from collections.abc import Sequence
+
 from deploy.grafana.board import Board, Row
 from deploy.grafana.colours import (
     ALLOCATED,
@@ -27,9 +29,22 @@ ENDS = {
     "host lost": RED,
     "cancelled": GREY,
 }
-FILLED = """WITH FILL
-    FROM toStartOfInterval($__fromTime, INTERVAL $__interval_s second) TO $__toTime STEP $__interval_s"""
-"""What holds until something changes is said for each interval."""
+
+
+def held_on(sql: str, columns: Sequence[str]) -> str:
+    """What holds until something changes, said for each interval: `sql` has a column `time`, and these."""
+    names = ", ".join(f'"{column}"' for column in columns)
+    return f"""
+SELECT *
+FROM
+({sql}
+ORDER BY time WITH FILL
+    FROM toStartOfInterval($__fromTime, INTERVAL $__interval_s second) TO $__toTime STEP $__interval_s
+    INTERPOLATE ({names})
+)
+WHERE (SELECT count() FROM facts) > 0
+ORDER BY time
+"""
 
 
 def percentile(of: str, percent: int) -> str:
@@ -90,7 +105,8 @@ WAITING = Lines(
     title="GPUs that waiting jobs want",
     says="GPUs asked for by jobs in the queue, at the end of each interval. Allocated demand that grows for days "
     "means that more is promised to budgets than there is.",
-    sql=f"""
+    sql=held_on(
+        f"""
 SELECT
     time,
     sum(allocated_change) OVER (ORDER BY time) AS "Allocated",
@@ -104,9 +120,9 @@ FROM
     FROM queue_steps({WINDOW})
     WHERE {CLUSTER} AND {BUDGET}
     GROUP BY time
-)
-ORDER BY time {FILLED} INTERPOLATE ("Allocated", "Unallocated")
-""",
+)""",
+        ("Allocated", "Unallocated"),
+    ),
     columns=("time", "Allocated", "Unallocated"),
     width=12,
     unit="suffix:GPUs",

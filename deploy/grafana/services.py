@@ -28,6 +28,8 @@ _COUNTS = {
 _COUNTS["placer"] = "NOT (" + " OR ".join(_COUNTS.values()) + ")"
 STEPS = {"admit": GREEN, "rank": PURPLE, "start": BLUE, "stop": ORANGE, "charge": SKY}
 
+_IN_TIME = f"at_ms >= {FROM_MS} AND at_ms < {UNTIL_MS}"
+
 HEALTH = Figures(
     title="The log, as ClickHouse has it",
     says="Age of the newest fact at the end of this time: with agents that report every few seconds, more than a "
@@ -36,18 +38,27 @@ HEALTH = Figures(
     "an answer are neither admitted nor rejected.",
     sql=f"""
 SELECT
-    ({UNTIL_MS} - max(at_ms)) / 1000 AS "Newest fact is old",
-    count() AS "Facts",
-    count() / (({UNTIL_MS} - {FROM_MS}) / 1000) AS "Facts a second",
-    max(position) - min(position) + 1 - count() AS "Positions without a fact",
+    ({UNTIL_MS} - log.newest_ms) / 1000 AS "Newest fact is old",
+    log.facts AS "Facts",
+    log.facts / (({UNTIL_MS} - {FROM_MS}) / 1000) AS "Facts a second",
+    positions.missing AS "Positions without a fact",
     (
         SELECT uniqExactIf(job, kind = 'JobSubmitted') - uniqExactIf(job, kind IN ('JobAdmitted', 'JobRejected'))
         FROM facts FINAL
         WHERE kind IN ('JobSubmitted', 'JobAdmitted', 'JobRejected') AND at_ms < {UNTIL_MS}
     ) AS "Submissions without an answer"
-FROM events
-WHERE at_ms >= {FROM_MS} AND at_ms < {UNTIL_MS} AND {CLUSTER}
-HAVING count() > 0
+FROM
+(
+    SELECT max(at_ms) AS newest_ms, count() AS facts FROM events WHERE {_IN_TIME} AND {CLUSTER}
+) AS log
+CROSS JOIN
+(
+    SELECT max(position) - min(position) + 1 - count() AS missing
+    FROM events
+    WHERE position BETWEEN (SELECT min(position) FROM events WHERE {_IN_TIME})
+                       AND (SELECT max(position) FROM events WHERE {_IN_TIME})
+) AS positions
+WHERE log.facts > 0
 """,
     columns=(
         "Newest fact is old",
