@@ -5,7 +5,9 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,13 @@ from typing import Any
 import pytest
 
 from tenure.events.policy import PolicyChanged
+from tenure.runtime.nats_server import NatsServer
 from tenure.sdk.client import Client
+from tenure.v1.budgets_pb2 import Budget
+from tenure.v1.jobs_pb2 import JobSpec
 from tests.checks.invariants import check_log
-from tests.e2e.system import TENURE, System
+from tests.e2e.roles import end
+from tests.e2e.system import FINAL, TENURE, System
 
 FILE = """\
 gateway: {{listen: '127.0.0.1:{port}'}}
@@ -173,6 +179,39 @@ def test_the_next_start_has_the_policy_of_the_log_and_applies_what_a_flag_says(t
         assert "policy: grace_max 3m -> 2m" in system.output.read_text()
     finally:
         assert system.stop() == 0
+
+
+def test_every_role_needs_the_one_file_and_nothing_else(tmp_path: Path) -> None:
+    nats = NatsServer(tmp_path / "nats")
+    file = tmp_path / "tenure.yaml"
+    with ExitStack() as stack:
+        nats.start()
+        stack.callback(nats.stop)
+        file.write_text(
+            f"cluster: lab\nnats: {{url: '{nats.url}'}}\ndata: {tmp_path}/{{role}}\n"
+            "gateway: {listen: '127.0.0.1:0'}\nagent: {hosts: 2x4, on_exit: stop}\npolicy: {heartbeat: 500ms}\n"
+        )
+        started = {}
+        for role in ("gateway", "budget", "ranker", "placer", "health", "agent"):
+            ready = tmp_path / f"{role}.json"
+            command = [str(TENURE), "serve", role, "--config", str(file), "--ready-file", str(ready)]
+            with (tmp_path / f"{role}.log").open("wb") as log:
+                started[role] = subprocess.Popen(command, stdout=log, stderr=log)
+            stack.callback(end, started[role])
+        wait_for(lambda: all((tmp_path / f"{role}.json").exists() for role in started))
+        assert all((tmp_path / role / "lead").is_dir() for role in ("placer", "agent")), "each has its own folder"
+        client = stack.enter_context(Client(json.loads((tmp_path / "gateway.json").read_text())["address"]))
+        client.set_shares([Budget(path="lab", share_percent=100)], user="ana", merge=False)
+        spec = JobSpec(budget="lab", replicas=1, gpus_per_replica=2, min_runtime_ms=60_000, command=["true"])
+        job_id = client.submit(spec)
+        assert next(job for job in client.watch(job_id) if job.state in FINAL).state == "completed"
+
+
+def wait_for(holds: Callable[[], bool], *, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come in time"
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
