@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tenure.cli.serve import role_command
 from tenure.domain.ids import HostId
+from tenure.domain.policy import Policy
 from tenure.log.access import Access
 from tenure.log.create import create
 from tenure.log.permissions import AGENT, OPERATOR, READER, agent_of, make_keys, render, seed_file, users
@@ -52,7 +53,7 @@ class Machine:
 
     `clickhouse_url` is a server that others look after; empty: the embedded engine at `clickhouse_port`.
     One of `hosts` (`16x8`) and `cluster_file` says which hosts the agent speaks for.
-    `knobs`: what `settings` says of the policy.
+    `policy`: what the roles are started with; `knobs`: what `settings` says of it.
     `unread`: flags of settings that are about another log than the one run here.
     """
 
@@ -67,6 +68,7 @@ class Machine:
     provider: str
     config: Path | None
     settings: tuple[str, ...]
+    policy: Policy
     knobs: Mapping[str, str]
     unread: tuple[str, ...]
     identity: IdentityOptions

@@ -156,14 +156,17 @@ class _Running:
         except (ServerError, Refusal) as error:
             say(f"the budget tree stays as it is: {error}")
         try:
-            changed = await asyncio.to_thread(settle_policy, self._endpoint, self._machine.knobs)
-            if changed:
-                say(changed)
+            for line in await asyncio.to_thread(self._settle_policy):
+                say(line)
         except (ServerError, Refusal) as error:
             say(f"the policy stays as it is: {error}")
         with contextlib.suppress(OSError):
             print(f"tenure is up at {address} after {took_s:.1f} s (data: {self._machine.data.root}; Ctrl-C stops all)")
             print(f"try: tenure submit --budget {example} --gpus 1 --min-runtime 5m -- hostname", flush=True)
+
+    def _settle_policy(self) -> list[str]:
+        machine = self._machine
+        return list(settle_policy(self._endpoint, machine.knobs, at_start=machine.policy))
 
     async def _stop_all(self, *, stop_jobs: bool) -> None:
         """Stop the processes in order. The agent leaves its jobs running unless `stop_jobs`."""

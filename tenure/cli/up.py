@@ -93,7 +93,9 @@ def _run(flags: dict[str, object], config: Path | None, sets: list[str], budgets
     from tenure.runtime.cluster_file import load_cluster, parse_hosts
     from tenure.runtime.data_dir import DataDir, default_root
     from tenure.runtime.nats_server import find_nats_server
+    from tenure.runtime.options import build_policy
     from tenure.runtime.settings.given import load_settings
+    from tenure.runtime.settings.table import POLICY
 
     settings = load_settings(role="up", config=config, environment=os.environ, flags=flags, sets=sets)
     hosts, cluster = str(settings.value("agent.hosts") or DEFAULT_HOSTS), settings.value("agent.cluster_file")
@@ -122,6 +124,7 @@ def _run(flags: dict[str, object], config: Path | None, sets: list[str], budgets
         provider=str(settings.value("agent.provider")),
         config=config and config.absolute(),
         settings=tuple(sets),
+        policy=build_policy(settings.section(POLICY)),
         knobs=_knobs_set(settings),
         unread=tuple(
             flag

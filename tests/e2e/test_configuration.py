@@ -176,7 +176,9 @@ def test_the_next_start_has_the_policy_of_the_log_and_applies_what_a_flag_says(t
     try:
         system.until(lambda: system.knobs_in_force()["grace_max"] == "2m" or None)
         assert system.knobs_in_force()["lookback"] == "30m"
-        assert "policy: grace_max 3m -> 2m" in system.output.read_text()
+        said = system.output.read_text()
+        assert "policy: grace_max 3m -> 2m" in said
+        assert "policy: the log's counts: lookback is 30m and not 10m (tenure config apply changes it)" in said
     finally:
         assert system.stop() == 0
 
