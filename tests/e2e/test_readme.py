@@ -26,7 +26,8 @@ def shown() -> Iterator[tuple[str, list[str]]]:
         indented = "\n".join(line for line in text.splitlines() if line.startswith("    "))
         whole = re.sub(r"\\\n\s*", "", f"{fenced}\n{indented}")  # a backslash goes on in the next line
         for match in COMMAND.finditer(whole):
-            yield page.name, shlex.split(match.group(0), comments=True)
+            words = shlex.split(match.group(0), comments=True)
+            yield page.name, words[: words.index(">")] if ">" in words else words
 
 
 def all_shown(program: str) -> list[tuple[str, list[str]]]:
