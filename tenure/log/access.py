@@ -4,6 +4,7 @@ Off this machine the connection is encrypted and the server shows a certificate,
 aloud that it need not. Keys come from files: what stands in an address or on a command line, everybody can read.
 """
 
+import logging
 import ssl
 import stat
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from nats.errors import Error as NatsError
 
 from tenure.domain.loopback import is_loopback
 from tenure.domain.refusal import Refusal
+
+logger = logging.getLogger(__name__)
 
 TLS_SCHEME = "tls"
 
@@ -122,8 +125,14 @@ async def open_client(access: Access, **options: Any) -> Client:
     """A plain connection. Raises `NatsError`, `OSError`, and `Refusal` for files that cannot be used."""
     client = SafeClient()
     client.encrypted = access.encrypted
-    await client.connect(**access.options(), **options)
+    await client.connect(**{"error_cb": _note, **access.options(), **options})
     return client
+
+
+async def _note(error: Exception) -> None:
+    """One line, where nats-py would log a traceback for each attempt to reach a server that is away."""
+    denied = "permissions violation" in str(error).lower()
+    logger.log(logging.WARNING if denied else logging.DEBUG, "the log's server: %s", str(error) or type(error).__name__)
 
 
 def inbox_of(client: str) -> str:

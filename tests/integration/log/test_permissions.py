@@ -1,6 +1,7 @@
 """What the real nats-server lets each user do: the table of `tenure.log.permissions`, tried out fact by fact."""
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -147,6 +148,30 @@ def test_nobody_hears_the_answers_to_another_nor_another_host_s_questions(guarde
             assert await may_listen(guarded.access(name), subject) == allowed, f"{name} to {subject}"
 
     asyncio.run(scenario())
+
+
+def test_what_is_denied_is_one_line_and_a_server_that_is_away_is_none(
+    tmp_path: Path, guarded: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = NatsServer(tmp_path)
+
+    async def scenario() -> None:
+        denied = await open_client(guarded.access("budget"))
+        await denied.subscribe(f"{inbox_of('placer')}.>")
+        await settled(denied)
+        server.start()
+        waiting = await open_client(Access(url=server.url), max_reconnect_attempts=-1, reconnect_time_wait=0.01)
+        server.stop()
+        while not any("Connect call failed" in record.getMessage() for record in caplog.records):
+            await asyncio.sleep(0.01)
+        for client in (denied, waiting):
+            await client.close()
+
+    with caplog.at_level(logging.DEBUG, logger="tenure"):
+        asyncio.run(asyncio.wait_for(scenario(), 30))
+    said = [record for record in caplog.records if record.levelno > logging.DEBUG]
+    assert [(record.levelname, record.exc_info) for record in said] == [("WARNING", None)]
+    assert "permissions violation" in said[0].getMessage().lower()
 
 
 async def may_listen(access: Access, subject: str) -> bool:
