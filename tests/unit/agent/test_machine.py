@@ -10,10 +10,11 @@ from services.agent.machine import is_same_machine
 from services.agent.machine_file import machine_name
 from services.agent.state import State
 from tenure.domain.host import HostSpec, HostState
-from tenure.domain.ids import HostId, Position
+from tenure.domain.ids import HostId, Position, UserName
 from tenure.domain.policy import Policy
 from tenure.events.fact import Fact, Recorded
 from tenure.events.hosts import HostStateChanged
+from tenure.events.policy import PolicyChanged
 from tenure.events.reports import HostRegistered
 from tenure.runtime.role import Decision
 from tests.unit.agent.runs import WHY, assigned
@@ -82,6 +83,20 @@ def test_of_two_that_start_at_the_same_time_the_first_in_the_log_stays() -> None
         agent.hear(*said, assigned(HOST))
     assert [type(order) for order in second.decide(now=20).instructions] == [GiveWay]
     assert next(type(order) for order in first.decide(now=20).instructions) is StartReplica
+
+
+def test_how_long_a_silence_is_none_is_said_by_the_policy_of_the_log() -> None:
+    """And what the agent was started with counts only where the log says nothing."""
+    policy = Policy(suspect_after_ms=3_600_000, lost_after_ms=7_200_000, heartbeat_ms=60_000)
+    plain, told = Agent("bbbb.2"), Agent("bbbb.2")
+    for agent in (plain, told):
+        agent.hear(registered("aaaa.1", 0))
+    told.hear(PolicyChanged(at=1, policy=policy, by=UserName("ana")))
+    assert isinstance(plain.decide(now=60_000).facts[0], HostRegistered)
+    assert [type(order) for order in told.decide(now=60_000).instructions] == [GiveWay]
+    again = told.role.load(told.role.dump(told.state))
+    assert told.role.policy is not None
+    assert told.role.policy(again) == policy
 
 
 def test_an_agent_that_was_suspended_and_replaced_starts_nothing_when_it_wakes() -> None:
