@@ -137,6 +137,12 @@ def test_a_busy_port_is_refused(system: CommandLine) -> None:
         assert f"--listen 127.0.0.1:{port}" in _refused(system, "--listen", f"127.0.0.1:{port}")
 
 
+def test_a_busy_port_for_metrics_names_who_was_to_have_it(system: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"(gateway, port {port})" in _refused(system, "--metrics-listen", f"127.0.0.1:{port}")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "named"),
     [
@@ -159,6 +165,8 @@ def test_a_bad_file_is_refused(system: CommandLine, name: str, text: str, named:
         (("--hosts", "16by8"), "--hosts"),
         (("--set", "ratio_margin=nan"), "ratio_margin"),
         (("--listen", "7733"), "--listen"),
+        (("--metrics-listen", "9464"), "--metrics-listen"),
+        (("--metrics-listen", "127.0.0.1:0"), "--metrics-listen"),
         (("--budgets", "/nowhere/budgets.yaml"), "/nowhere/budgets.yaml"),
         (("--data", "/proc/nowhere"), "/proc/nowhere"),
     ],
