@@ -24,14 +24,16 @@ from tests.e2e.roles import end
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-PLACES = ("/etc/tenure", "/run/secrets", "/run/keys", "/run/tenure", "/var/lib/tenure", "/secrets")
+PLACES = ("/etc/tenure", "/run/secrets", "/run/keys", "/run/tenure", "/var/lib/tenure")
 """Folders inside a container, or of a host, that a test has elsewhere for each process."""
 READY_S, HEALTHY_S = 60.0, 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One container or unit. `files`: what it is given, by path; `before`: what runs first; `health`: its checks."""
+    """One container or unit. `files`: what it is given, by path, with `mode`; `before`: what runs first; `health`: its
+    checks.
+    """
 
     name: str
     command: Sequence[str]
@@ -39,6 +41,7 @@ class Process:
     files: Mapping[str, bytes]
     health: Sequence[Sequence[str]]
     before: Sequence[Sequence[str]] = field(default=())
+    mode: int = 0o600
 
 
 def free_port() -> int:
@@ -101,7 +104,7 @@ class Deployed:
             path = Path(self._placed(name, home, metrics))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(self._content(name, content, home, metrics))
-            path.chmod(0o600)
+            path.chmod(process.mode)
         for place in PLACES:
             Path(self._placed(place, home, metrics)).mkdir(parents=True, exist_ok=True)
         said = {name: self._placed(value, home, metrics) for name, value in process.environment.items()}

@@ -8,23 +8,27 @@ import pytest
 from services.__main__ import ROLES
 from tenure.v1.budgets_pb2 import Budget
 from tenure.v1.jobs_pb2 import JobSpec
-from tests.e2e import shipped_compose, shipped_units
+from tests.e2e import shipped_chart, shipped_compose, shipped_units
 from tests.e2e.deployed import Deployed, Process, make_secrets
 from tests.e2e.system import FINAL
 
-SHIPPED: dict[str, Callable[[Path], list[Process]]] = {
-    "compose": shipped_compose.processes,
-    "systemd": shipped_units.processes,
+Form = tuple[Callable[[Path], list[Process]], Callable[[Path], Process]]
+SHIPPED: dict[str, Form] = {
+    "compose": (shipped_compose.processes, shipped_compose.maker_of_the_log),
+    "chart": (shipped_chart.processes, shipped_chart.maker_of_the_log),
+    "systemd": (shipped_units.processes, shipped_compose.maker_of_the_log),
 }
+"""What each form of shipping starts: the roles, and what makes the log before them."""
 
 
 @pytest.mark.parametrize("form", SHIPPED)
 def test_every_role_starts_as_it_is_shipped_and_a_job_runs(form: str, tmp_path: Path) -> None:
     secrets = make_secrets(tmp_path / "secrets")
-    processes = SHIPPED[form](secrets)
+    roles_of, maker_of = SHIPPED[form]
+    processes = roles_of(secrets)
     assert sorted(process.name for process in processes) == sorted(set(ROLES) - {"clickhouse"})
     with Deployed(tmp_path, secrets) as deployed:
-        deployed.run(shipped_compose.maker_of_the_log(secrets))
+        deployed.run(maker_of(secrets))
         for process in processes:
             deployed.start(process)
         deployed.wait_until_healthy()
