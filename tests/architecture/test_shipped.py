@@ -1,5 +1,6 @@
 """What is shipped to run tenure elsewhere: the image, compose; against their schemas, and the lock."""
 
+import json
 import re
 import subprocess
 import sys
@@ -82,12 +83,20 @@ def test_compose_has_every_role_and_gives_each_its_own_key_alone() -> None:
 def test_compose_names_files_that_are_there() -> None:
     file = YAML(typ="safe").load(COMPOSE)
     mounts = [mount for service in file["services"].values() for mount in service.get("volumes", ())]
-    sources = {mount.partition(":")[0] for mount in mounts if mount.startswith("./compose/")}
-    missing = [name for name in sources if "/secrets/" not in name and not (COMPOSE.parent / name).is_file()]
+    sources = {mount.partition(":")[0] for mount in mounts if mount.startswith("./")}
+    missing = [name for name in sources if "/secrets/" not in name and not (COMPOSE.parent / name).exists()]
     assert sources and not missing, missing
     given = [secret for service in file["services"].values() for secret in service.get("secrets", ())]
     used = {secret if isinstance(secret, str) else secret["source"] for secret in given}
     assert used == set(file["secrets"])
+
+
+def test_prometheus_of_compose_asks_every_role() -> None:
+    asked = YAML(typ="safe").load(ROOT / "deploy" / "prometheus" / "prometheus.yaml")["scrape_configs"][0]
+    targets = {name for each in asked["static_configs"] for name in each["targets"]}
+    for each in json.loads((ROOT / "deploy" / "compose" / "targets.json").read_text()):
+        targets |= set(each["targets"])
+    assert targets == {f"{role}:9464" for role in set(ROLES) - {"clickhouse"}}
 
 
 def _serves(service: dict) -> bool:
