@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+import os
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -37,12 +39,19 @@ class MemoryUnderTest:
         asyncio.run(asyncio.wait_for(_play(scenario, self.log), TIME_LIMIT_S))
 
 
+@dataclass(frozen=True)
+class GivenServer:
+    """A server that runs elsewhere."""
+
+    url: str
+
+
 class JetStreamUnderTest:
     """A cluster of its own on a server. `options` are those of `JetStreamLog.connect`."""
 
     _numbers = itertools.count(1)
 
-    def __init__(self, server: NatsServer, **options: object) -> None:
+    def __init__(self, server: NatsServer | GivenServer, **options: object) -> None:
         self.server, self.options = server, {"max_bytes": 64 << 20, **options}
         self.cluster = f"test{next(self._numbers)}"
         self._opened: list[JetStreamLog] = []
@@ -68,8 +77,11 @@ async def _play(scenario: Callable[[Log], Awaitable[None]], log: Log) -> None:
 
 
 @pytest.fixture(scope="session")
-def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    """A server that nobody stops before the session is over."""
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer | GivenServer]:
+    """A server that nobody stops before the session is over: ours, or the one that `TENURE_TEST_NATS` names."""
+    if given := os.environ.get("TENURE_TEST_NATS"):
+        yield GivenServer(given)
+        return
     server = NatsServer(tmp_path_factory.mktemp("nats"))
     server.start()
     yield server
