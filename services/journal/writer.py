@@ -28,7 +28,9 @@ SETTINGS = {
     "async_insert": 0,
     "insert_deduplicate": 1,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
+    "parallel_view_processing": 1,
 }
+"""Of inserts. The tables behind views are written at the same time: each waits for the disk."""
 
 
 class Overtaken(Exception):
