@@ -1,6 +1,7 @@
 """A short burn of a host: every core computes the same, every GPU multiplies the same, all GPUs reduce together.
 
 Standard library only; the GPUs are burnt where PyTorch is there, else they have to answer. BURN_S: seconds a stage (5).
+Its argument: so many GPUs there should be.
 """
 
 import hashlib
@@ -38,14 +39,16 @@ def burn_cores() -> str:
     return f"{cores} cores agree"
 
 
-def burn_gpus() -> str:
-    """All GPUs, if there are any."""
+def burn_gpus(wanted: int) -> str:
+    """All GPUs, if there are any; with a driver there are to be as many as are `wanted`."""
     if shutil.which("nvidia-smi") is None:
         return "no GPUs"
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
     if listed.returncode != 0:
         sys.exit(f"nvidia-smi fails: {(listed.stdout + listed.stderr).strip()[:200]}")
-    count = len(listed.stdout.splitlines())
+    count = sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+    if count < wanted:
+        sys.exit(f"{count} of {wanted} GPUs answer")
     try:
         import torch
     except ImportError:
@@ -72,4 +75,4 @@ def burn_gpus() -> str:
 
 
 if __name__ == "__main__":
-    print(f"{burn_cores()}; {burn_gpus()}")
+    print(f"{burn_cores()}; {burn_gpus(int(sys.argv[1]) if sys.argv[1:] else 0)}")

@@ -25,10 +25,10 @@ class Trouble(Exception):
 
 
 class Host:
-    """The host that a recipe works on. With `dry_run` its commands are shown, not run."""
+    """The host that a recipe works on. `gpus`: how many it has. With `dry_run` its commands are shown, not run."""
 
-    def __init__(self, name: str, *, dry_run: bool) -> None:
-        self.name, self.dry_run = name, dry_run
+    def __init__(self, name: str, *, gpus: int, dry_run: bool) -> None:
+        self.name, self.gpus, self.dry_run = name, gpus, dry_run
         self._ssh = shlex.split(os.environ.get("TENURE_REPAIR_SSH", "ssh -o BatchMode=yes -o ConnectTimeout=10"))
 
     def run(self, command: str, *, stdin: str = "", limit_s: float = STEP_LIMIT_S) -> str:
@@ -51,8 +51,11 @@ class Host:
         return done.stdout
 
 
-def runs_on(host: str) -> list[str]:
-    """The runs on a host as tenure knows it. Raises `Trouble` when it cannot be asked, or does not know the host."""
+def known(host: str) -> tuple[list[str], int]:
+    """The runs on a host as tenure knows it, and how many GPUs it registered.
+
+    Raises `Trouble` when tenure cannot be asked, or does not know the host.
+    """
     command = [*shlex.split(os.environ.get("TENURE_CLI", "tenure")), "host", "list", "--json"]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, timeout=ASK_LIMIT_S, check=True)
@@ -61,7 +64,7 @@ def runs_on(host: str) -> list[str]:
         raise Trouble(f"tenure cannot be asked what runs on {host}: {type(error).__name__}", TRY_AGAIN) from error
     if host not in hosts:
         raise Trouble(f"tenure knows no host {host}")
-    return list(hosts[host]["runs"])
+    return list(hosts[host]["runs"]), int(hosts[host]["gpus"])
 
 
 def recipe(description: str, mend: Callable[[Host], str], argv: Sequence[str] | None = None) -> int:
@@ -73,10 +76,10 @@ def recipe(description: str, mend: Callable[[Host], str], argv: Sequence[str] | 
     if not arguments.host or arguments.host.startswith("-"):
         parser.error("name a host, or set TENURE_HOST")
     try:
-        runs = runs_on(arguments.host)
+        runs, gpus = known(arguments.host)
         if runs:
             raise Trouble(f"refused: {arguments.host} has {len(runs)} runs, {runs[0]} first; drain it", TRY_AGAIN)
-        print(mend(Host(arguments.host, dry_run=arguments.dry_run)))
+        print(mend(Host(arguments.host, gpus=gpus, dry_run=arguments.dry_run)))
     except Trouble as trouble:
         print(trouble, file=sys.stderr)
         return trouble.status

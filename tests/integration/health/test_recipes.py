@@ -14,7 +14,8 @@ FOLDER = ROOT / "deploy" / "repair"
 RECIPES = ("gpu-reset", "reboot", "diagnose", "acceptance")
 TENURE = """#!{python}
 import json
-print(json.dumps({{"hosts": [{{"host": "h000", "runs": []}}, {{"host": "h001", "runs": ["7.1"]}}]}}))
+runs = {{"h000": [], "h001": ["7.1"]}}
+print(json.dumps({{"hosts": [{{"host": host, "gpus": 1, "runs": runs[host]}} for host in runs]}}))
 """
 SSH = """#!{python}
 import pathlib, sys
@@ -82,16 +83,70 @@ def test_what_cannot_be_asked_is_left_alone(recipe: str, pretended: Path) -> Non
 def test_the_plug_resets_and_diagnoses(pretended: Path) -> None:
     done = call("repair", [], pretended, TENURE_HOST="h000", TENURE_STEP="repair")
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "h000: `dcgmi diag -r 2` finds nothing"
-    assert [line.split()[1] for line in (pretended / "asked").read_text().splitlines()] == [
-        "nvidia-smi",
-        "sudo",
-        "nvidia-smi",
-        "dcgmi",
+    reset, *then = (pretended / "asked").read_text().splitlines()
+    assert "sudo -n nvidia-smi --gpu-reset" in reset
+    assert then == ["h000 nvidia-smi -L", "h000 dcgmi diag -r 2"]
+
+
+MACHINE = """#!/bin/sh
+cd {folder}
+echo "$(basename "$0") $*" >> done
+case "$(basename "$0") $*" in
+  "ssh "*) eval "$2" ;;
+  "sudo "*) shift; "$@" ;;
+  "systemctl -q is-active "*) grep -qx "$3" active ;;
+  "nvidia-smi --gpu-reset") test ! -e broken ;;
+  "nvidia-smi -L") cat listed ;;
+esac
+"""
+
+
+@pytest.fixture
+def machine(pretended: Path) -> Path:
+    """Here a machine with two units that watch its GPU, of which one runs; what was done to it is in `done`."""
+    for name in ("ssh", "sudo", "systemctl", "nvidia-smi"):
+        (pretended / name).write_text(MACHINE.format(folder=pretended))
+        (pretended / name).chmod(0o755)
+    (pretended / "active").write_text("tenure-agent\n")
+    (pretended / "listed").write_text("GPU 0: H100 (UUID: GPU-1)\n  MIG 1g.10gb Device 0: (UUID: MIG-1)\n")
+    return pretended
+
+
+def reset(machine: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    return call("gpu-reset", ["h000"], machine, PATH=f"{machine}:{os.environ['PATH']}", **more)
+
+
+def done_to(machine: Path) -> list[str]:
+    told = (machine / "done").read_text().splitlines()
+    return [line for line in told if not line.startswith(("ssh", "sudo", "systemctl -q"))]
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["well", "broken"])
+def test_who_watches_the_gpus_is_stopped_for_a_reset_and_started_after_it(machine: Path, broken: bool) -> None:
+    if broken:
+        (machine / "broken").touch()
+    done = reset(machine)
+    assert done.returncode == int(broken), done.stderr
+    assert done_to(machine)[:3] == [
+        "systemctl stop tenure-agent",
+        "nvidia-smi --gpu-reset",
+        "systemctl start tenure-agent",
     ]
 
 
+def test_units_that_watch_the_gpus_can_be_named(machine: Path) -> None:
+    assert reset(machine, TENURE_GPU_UNITS="").returncode == 0
+    assert done_to(machine) == ["nvidia-smi --gpu-reset", "nvidia-smi -L"]
+
+
+def test_a_reset_after_which_a_gpu_is_missing_is_none(machine: Path) -> None:
+    (machine / "listed").write_text("  MIG 1g.10gb Device 0: (UUID: MIG-1)\n")
+    done = reset(machine)
+    assert done.returncode == 1 and "0 of 1 GPUs answer after a reset" in done.stderr
+
+
 def test_the_plug_reboots_when_a_reset_does_not_help(pretended: Path) -> None:
-    (pretended / "fails").write_text("sudo -n nvidia-smi --gpu-reset\n")
+    (pretended / "fails").write_text("nvidia-smi -L\n")
     done = call("repair", ["h000"], pretended)
     assert done.returncode == 0 and "h000: up again" in done.stdout and "it fails" in done.stderr
 
@@ -128,3 +183,12 @@ def test_the_default_burn_burns() -> None:
         [sys.executable, "-"], input=burn, capture_output=True, text=True, env=environment, timeout=60, check=True
     )
     assert "cores agree" in done.stdout
+
+
+def test_the_default_burn_is_not_passed_with_a_gpu_less(machine: Path) -> None:
+    environment = os.environ | {"BURN_S": "0.1", "PATH": f"{machine}:/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "burn.py"), "2"],
+        capture_output=True, text=True, env=environment, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "1 of 2 GPUs answer" in done.stderr
