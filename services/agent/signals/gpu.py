@@ -25,6 +25,8 @@ class GpuReading:
     """One GPU at one instant. Counts are since the driver was loaded, widths in PCIe lanes."""
 
     device: str
+    name: str = ""
+    """What people know it by: its index and UUID, as far as the tool tells them."""
     lost: str | None = None
     """How the driver says that the GPU is gone."""
     ecc_uncorrected: int | None = None
@@ -177,9 +179,15 @@ def judge(gpu: GpuReading, *, source: str, at: Millis) -> list[HealthSignal]:
 
 def _words(condition: _Condition, gpu: GpuReading) -> str:
     """The text with the reading's values; each is one placeholder of the table, never text of the reading."""
-    if "{" not in condition.text:
-        return condition.text
-    return condition.text.format_map({name: _shown(gpu, name) for name in GpuReading.__slots__})
+    text = condition.text
+    if "{" in text:
+        text = text.format_map({name: _shown(gpu, name) for name in GpuReading.__slots__})
+    return f"{gpu.name}: {text}" if gpu.name else text
+
+
+def name_of(index: int | None, uuid: str | None) -> str:
+    """`GPU 3, GPU-1f2e...`, or what is known of it."""
+    return ", ".join([*([] if index is None else [f"GPU {index}"]), *([uuid] if uuid else [])])
 
 
 def _shown(gpu: GpuReading, name: str) -> str:

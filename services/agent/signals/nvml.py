@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from services.agent.signals.gpu import GpuReading, judge
+from services.agent.signals.gpu import GpuReading, judge, name_of
 from services.agent.signals.signal import HOST, pci_id, raise_signal
 from tenure.domain.severity import Severity
 from tenure.domain.units import Millis
@@ -100,23 +100,25 @@ def _of_driver(nvml: Any, error: Exception, at: Millis) -> HealthSignal:
 def _read_one(nvml: Any, index: int) -> tuple[GpuReading, str | None]:
     """The reading of GPU `index`, and its PCI address if it tells one."""
     address: str | None = None
+    name = name_of(index, None)
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        name = name_of(index, _or_none(nvml, lambda: _text(nvml.nvmlDeviceGetUUID(handle))))
         address = pci_id(_text(nvml.nvmlDeviceGetPciInfo(handle).busId))
         nvml.nvmlDeviceGetMemoryInfo(handle)
     except nvml.NVMLError as error:
         device = address or f"gpu{index}"
         told = f"NVML: {error} (code {error.value})"
         if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
-            return GpuReading(device=device, lost=str(error), lines={"lost": told}), address
+            return GpuReading(device=device, name=name, lost=str(error), lines={"lost": told}), address
         if error.value == nvml.NVML_ERROR_RESET_REQUIRED:
-            return GpuReading(device=device, reset_required=True, lines={"reset_required": told}), address
+            return GpuReading(device=device, name=name, reset_required=True, lines={"reset_required": told}), address
         if address is None or error.value not in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION):
-            return GpuReading(device=device, unreadable=(str(error),), lines={"unreadable": told}), address
-    return _reading(nvml, handle, address or f"gpu{index}"), address
+            return GpuReading(device=device, name=name, unreadable=(str(error),), lines={"unreadable": told}), address
+    return _reading(nvml, handle, address or f"gpu{index}", name), address
 
 
-def _reading(nvml: Any, handle: Any, device: str) -> GpuReading:
+def _reading(nvml: Any, handle: Any, device: str, name: str) -> GpuReading:
     def ask(question: Callable[[], T]) -> T | None:
         return _or_none(nvml, question)
 
@@ -127,6 +129,7 @@ def _reading(nvml: Any, handle: Any, device: str) -> GpuReading:
     fabric_state, fabric_status = _fabric(nvml, handle)
     return GpuReading(
         device=device,
+        name=name,
         ecc_uncorrected=_ecc(nvml, handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
         ecc_corrected=_ecc(nvml, handle, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
         sram_threshold_exceeded=_sram_threshold(nvml, handle),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from services.agent.signals.gpu import GpuReading, judge
+from services.agent.signals.gpu import GpuReading, judge, name_of
 from services.agent.signals.signal import HOST, as_text, pci_id, raise_signal
 from services.agent.signals.smi_failures import failures
 from services.agent.signals.smi_values import differ, is_lost, is_unreadable, needs_reset, number, words, yes
@@ -37,8 +37,8 @@ def parse_smi_query(output: bytes | str, *, read_at: Millis) -> list[HealthSigna
     text = as_text(output)
     found = failures(text, source=SOURCE, at=read_at)
     attached, blocks = _blocks(text)
-    for block in blocks:
-        found += judge(_reading(block), source=SOURCE, at=read_at)
+    for index, block in enumerate(blocks):
+        found += judge(_reading(block, index), source=SOURCE, at=read_at)
     if (attached is not None and len(blocks) < attached) or any(LAST_SECTION not in each.sections for each in blocks):
         said = f"the output is cut off: {len(blocks)} of {attached or 'some'} GPUs begun"
         found.append(raise_signal("smi_cut_off", Severity.WATCH, said, source=SOURCE, at=read_at, device=HOST))
@@ -83,7 +83,8 @@ _UNCORRECTED = (
 _CORRECTED = ("SRAM Correctable", "DRAM Correctable", "Single Bit/Total")
 
 
-def _reading(block: _Block) -> GpuReading:
+def _reading(block: _Block, index: int) -> GpuReading:
+    """Blocks come in the order of the GPUs' indices."""
     values, lines = block.values, block.lines
     sources = {
         "sram_threshold_exceeded": "ECC Errors/Aggregate/SRAM Threshold Exceeded",
@@ -107,6 +108,7 @@ def _reading(block: _Block) -> GpuReading:
     resets = any(needs_reset(value) for value in values.values())
     return GpuReading(
         device=block.device,
+        name=name_of(index, words(values.get("GPU UUID"))),
         lost=values.get(sources["lost"]),
         ecc_uncorrected=_sum(values, _UNCORRECTED),
         ecc_corrected=_sum(values, _CORRECTED),

@@ -109,6 +109,17 @@ def test_each_field_that_tells_of_trouble(line: str, instead: str, expected: tup
     assert [entry for entry in found if entry[1] != "mig_changing"] == [("0000:0b:00.0", *expected)]
 
 
+def test_a_gpu_is_named_by_index_and_uuid() -> None:
+    first, second = (
+        BLOCK.format(bus="0A"),
+        BLOCK.format(bus="0B").replace("Pending                           : No", "Pending : Yes"),
+    )
+    second = second.replace("    Addressing Mode", "    GPU UUID : GPU-1f2e\n    Addressing Mode")
+    found = parse_smi_query(HEAD.format(count=2) + first + "\n" + second, read_at=READ_AT)
+    (signal,) = [each for each in found if each.code == "row_remap_pending"]
+    assert signal.text == "GPU 1, GPU-1f2e: a memory row waits for a reset of the GPU to be remapped"
+
+
 @pytest.mark.parametrize("value", ["N/A", "[N/A]", "Requested functionality has been deprecated", "Not Supported"])
 def test_what_a_gpu_does_not_support_is_no_trouble(value: str) -> None:
     names = [line.strip() for line in BLOCK.splitlines() if " : " in line]

@@ -124,6 +124,20 @@ def test_each_answer_that_tells_of_trouble(answers: dict[str, Any], code: str, s
     assert read({}, answers) == [(device, code, severity)]
 
 
+@pytest.mark.parametrize(
+    ("answers", "name"),
+    [
+        ({"UUID": b"GPU-1f2e", "RemappedRows": (0, 4, 1, 0)}, "GPU 1, GPU-1f2e: a memory row waits"),
+        ({"RemappedRows": (0, 4, 1, 0)}, "GPU 1: a memory row waits"),
+        ({"UUID": "GPU-1f2e", "MemoryInfo": LOST}, "GPU 1, GPU-1f2e: the GPU is lost"),
+        ({"HandleByIndex": LOST}, "GPU 1: the GPU is lost"),
+    ],
+)
+def test_a_gpu_is_named_as_jobs_and_tools_know_it(answers: dict[str, Any], name: str) -> None:
+    (signal,), _ = read_nvml(FakeNvml({}, answers), read_at=1)
+    assert signal.text.startswith(name)
+
+
 def test_what_a_gpu_does_not_support_is_passed_over() -> None:
     known = ("HandleByIndex", "PciInfo", "MemoryInfo")
     bare = {question: NOT_SUPPORTED for question in healthy(0) if question not in known}
