@@ -19,6 +19,7 @@ from services.agent.instructions import (
 )
 from services.agent.log_clock import LogClock
 from services.agent.machine import refusal
+from services.agent.patience import Patience
 from services.agent.policy.told import told_by
 from services.agent.process import spec as process
 from services.agent.process.launcher_client import LauncherClient
@@ -27,7 +28,7 @@ from services.agent.run_files import RunFiles, newest_change
 from services.agent.starting import NO_RULES, Rules, Starting
 from services.agent.state import Checkpoint, Key, Replica, State
 from services.agent.watch.verdict import word_on_host
-from tenure.domain.ids import HostId, RunId
+from tenure.domain.ids import HostId, JobId, RunId
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.reports import Heartbeat, ReplicaExit
@@ -72,6 +73,10 @@ class Hands:
         self.spool: Spool | None = None
         """The last heartbeats that were made to be sent."""
         self._prepared: dict[Key, Millis] = {}
+        self._driver = Patience[tuple[dict[HostId, Utilisation], dict[HostId, int]]]("the GPUs' driver")
+        self._folders = Patience[dict[JobId, Millis | None]]("the checkpoints' file system")
+        self._gpus_working: dict[HostId, int] = {}
+        """How many GPUs of each host worked when the driver last answered."""
         self._beating = asyncio.Lock()
         """Held while heartbeats are made and written: how far a replica's occupancy is told is not known meanwhile."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -263,12 +268,12 @@ class Hands:
     async def _look_for_checkpoints(self, replicas: Sequence[Replica]) -> None:
         """Note progress saved since these runs began: the newest thing in each job's checkpoint directory.
 
-        In a thread: the directories may be on a file system that hangs.
+        The directories may be on a file system that hangs: no heartbeat waits for that.
         """
         folders = {replica.assigned.job: self._checkpoints / replica.assigned.job for replica in replicas}
-        newest = await asyncio.to_thread(lambda: {job: newest_change(folder) for job, folder in folders.items()})
+        newest = await self._folders.ask(lambda: {job: newest_change(folder) for job, folder in folders.items()}) or {}
         for replica in replicas:
-            assigned, changed_at = replica.assigned, newest[replica.assigned.job]
+            assigned, changed_at = replica.assigned, newest.get(replica.assigned.job)
             at = None if changed_at is None else changed_at - self._clock.ahead_ms
             known = self.state.checkpoints.get(assigned.job)
             if at is None or replica.started_at is None or at < replica.started_at:
@@ -291,14 +296,16 @@ class Hands:
 
     async def _write_beats(self) -> None:
         held, working = self._held(), [spec.host for spec in self.state.hosts]
-        shares, gpus = await asyncio.to_thread(self._measure, held, working)
+        shares: dict[HostId, Utilisation] = {}
+        if (measured := await self._driver.ask(lambda: self._measure(held, working))) is not None:
+            shares, self._gpus_working = measured
         async with self._beating:
             beats, prepared = make_beats(
                 self.state,
                 self._clock.now(),
                 agent=self._agent,
                 busy=lambda replica: mean_share(shares.get(replica.host, {}), replica.place.gpus),
-                gpus_working=lambda spec: gpus[spec.host],
+                gpus_working=lambda spec: self._gpus_working.get(spec.host, spec.gpus),
             )
             until = {spool_key(r.key): r.occupied_until for r in self.state.replicas.values() if r.occupied_until}
             until.update({spool_key(key): instant for key, instant in prepared.items()})
@@ -331,7 +338,7 @@ class Hands:
     def _measure(
         self, held: Mapping[HostId, Mapping[int, list[int]]], hosts: Sequence[HostId]
     ) -> tuple[dict[HostId, Utilisation], dict[HostId, int]]:
-        """How busy the held GPUs are, and how many work on each host. Blocks: a sick driver may take long."""
+        """How busy the held GPUs are, and how many work on each host. Blocks: a sick driver may not answer."""
         shares = {host: self._providers[host].utilisation(held=gpus) for host, gpus in held.items()}
         return shares, {host: sum(1 for gpu in self._providers[host].gpus() if not gpu.fault) for host in hosts}
 

@@ -7,9 +7,9 @@ that source is read again when the thread returns.
 import asyncio
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Iterable, Sequence
 
+from services.agent.patience import in_thread
 from services.agent.signals.signal import raise_signal
 from services.agent.signals.storms import WINDOW_MS
 from services.agent.watch.incidents import Incidents
@@ -112,7 +112,7 @@ class Monitor:
 
     async def _read(self, source: Source) -> None:
         now = self._clock.now()
-        reading = in_thread(lambda: source.read(now), name=source.name)
+        reading = in_thread(lambda: source.read(now), name=f"signals-{source.name}")
         done, _ = await asyncio.wait([reading], timeout=source.limit_ms / SECOND)
         if not done:
             self._watch(source, hangs=True)
@@ -169,31 +169,3 @@ class Monitor:
             return
         self._pending = HostSignal(at=now, id=FactId(f"{self._host}-health-{now}"), host=self._host, signals=tuple(due))
         self.report(self._pending)
-
-
-def in_thread(read: Callable[[], Sequence[HealthSignal]], *, name: str) -> "asyncio.Future[Sequence[HealthSignal]]":
-    """Call `read` in a thread that nobody has to wait for: asyncio's own are joined when the process ends."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Sequence[HealthSignal]] = loop.create_future()
-
-    def settle(result: Sequence[HealthSignal] | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result or [])
-
-    def work() -> None:
-        result, error = None, None
-        try:
-            result = read()
-        except Exception as trouble:  # noqa: BLE001 (whatever a source meets must not end the agent)
-            error = trouble
-        try:
-            loop.call_soon_threadsafe(settle, result, error)
-        except RuntimeError:
-            return  # the agent has ended meanwhile
-
-    threading.Thread(target=work, name=f"signals-{name}", daemon=True).start()
-    return future

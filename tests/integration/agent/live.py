@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from services.agent.decider import role
+from services.agent.gpu.provider import GpuProvider
 from services.agent.gpu.virtual import CpuUsage, VirtualProvider
 from services.agent.hands import Hands
 from services.agent.log_clock import LogClock
@@ -30,15 +31,18 @@ HOST = HostId("h0")
 SPEC = HostSpec(host=HOST, gpus=8, gpu_type="t", block="b", cluster="c")
 
 
-def hands_in(folder: Path, *, policy: Policy, rules: Rules = NO_RULES) -> Hands:
-    """An agent's hands, with made-up GPUs and a folder of their own."""
-    usage = CpuUsage(now=wall_clock)
-    provider = VirtualProvider(host=HOST, count=8, gpu_type="t", memory_mib=1, usage=usage)
+def eight_gpus() -> VirtualProvider:
+    """Made-up GPUs."""
+    return VirtualProvider(host=HOST, count=8, gpu_type="t", memory_mib=1, usage=CpuUsage(now=wall_clock))
+
+
+def hands_in(folder: Path, *, policy: Policy, rules: Rules = NO_RULES, provider: GpuProvider | None = None) -> Hands:
+    """An agent's hands, with made-up GPUs, unless others are given, and a folder of their own."""
     return Hands(
         agent=HOST,
         data=folder,
         checkpoints=folder / "checkpoints",
-        providers={HOST: provider},
+        providers={HOST: provider or eight_gpus()},
         clock=LogClock(),
         policy=policy,
         rules=rules,
@@ -53,10 +57,11 @@ async def living(
     heartbeat_ms: int,
     signals: SignalOptions | None = None,
     rules: Rules = NO_RULES,
+    provider: GpuProvider | None = None,
 ) -> AsyncIterator[Loop[State]]:
     """An agent that lives for the length of a block; its replicas and its folder outlive it."""
     policy = Policy(heartbeat_ms=heartbeat_ms)
-    hands = hands_in(folder, policy=policy, rules=rules)
+    hands = hands_in(folder, policy=policy, rules=rules, provider=provider)
     loop = Loop(role(policy, agent=HOST, hosts=(SPEC,)), log, LogClock(), cluster="t", perform=hands.perform)
     hands.poke, stop = loop.poke, asyncio.Event()
 
