@@ -120,6 +120,7 @@ class Measuring:
         self._gauges, self._waits = Gauges(GAUGES), Counts([WAITS])
         self._waited_until = gateway.now()
         self._of_database: dict[str, list[Reading]] = {}
+        self._of_letters: dict[str, list[Reading]] = {}
         self._asked_at = -REPORT_EVERY_S
 
     async def run(self, *, every_s: float = EVERY_S) -> None:
@@ -143,13 +144,11 @@ class Measuring:
             self._waits.record(WAITS, wait_ms / SECOND, **{"class": of_class.value})
 
     async def _letters(self) -> dict[str, list[Reading]]:
-        """How many dead letters there are, if that can be asked."""
-        if self._dead is None:
-            return {}
-        try:
-            return {DEAD_LETTERS.name: [(await self._dead.count(), {})]}
-        except (Lost, Refused):
-            return {}
+        """How many dead letters there are; while that cannot be asked, as many as there were."""
+        if self._dead is not None:
+            with contextlib.suppress(Lost, Refused):
+                self._of_letters = {DEAD_LETTERS.name: [(await self._dead.count(), {})]}
+        return self._of_letters
 
     async def _budgets(self) -> dict[str, list[Reading]]:
         """What budgets got of what they were owed, asked now and then; nothing while the database is away."""

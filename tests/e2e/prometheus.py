@@ -42,7 +42,7 @@ def free_port() -> int:
 def hasty_rules() -> str:
     """The alerts, but they fire after a second and look back for seconds, not for minutes and hours."""
     text = re.sub(r"for: \d+[mh]", "for: 1s", RULES.read_text())
-    return text.replace("[1h]", "[10s]")
+    return text.replace("[1h]", "[20s]")
 
 
 @dataclass(frozen=True)
