@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from services.agent.beats import Spool, make_beats, occupied, read_spool, spool_key, write_spool
@@ -19,7 +20,7 @@ from services.agent.instructions import (
 )
 from services.agent.log_clock import LogClock
 from services.agent.machine import refusal
-from services.agent.patience import Patience
+from services.agent.patience import Patience, in_time
 from services.agent.policy.told import told_by
 from services.agent.process import spec as process
 from services.agent.process.launcher_client import LauncherClient
@@ -231,7 +232,9 @@ class Hands:
             self._spawn(self._report_exit(replica, ended))
 
     async def _report_exit(self, replica: Replica, ended: process.ReplicaExit) -> None:
-        await asyncio.gather(self._look_for_checkpoints([replica]), self.look_again(replica.host))  # S63
+        looking = in_time(partial(self._newest, [replica]), name="checkpoints")
+        newest, _ = await asyncio.gather(looking, self.look_again(replica.host))  # S63
+        self._note_checkpoints([replica], newest or {})
         await word_on_host(self.state, replica)
         async with self._beating:
             replica.exit = self._exit_of(replica, ended)
@@ -265,13 +268,13 @@ class Hands:
         self.state.see(replica)
         self.poke()
 
-    async def _look_for_checkpoints(self, replicas: Sequence[Replica]) -> None:
-        """Note progress saved since these runs began: the newest thing in each job's checkpoint directory.
-
-        The directories may be on a file system that hangs: no heartbeat waits for that.
-        """
+    def _newest(self, replicas: Sequence[Replica]) -> dict[JobId, Millis | None]:
+        """The newest thing in each job's checkpoint directory. Blocks: they may be on a file system that hangs."""
         folders = {replica.assigned.job: self._checkpoints / replica.assigned.job for replica in replicas}
-        newest = await self._folders.ask(lambda: {job: newest_change(folder) for job, folder in folders.items()}) or {}
+        return {job: newest_change(folder) for job, folder in folders.items()}
+
+    def _note_checkpoints(self, replicas: Sequence[Replica], newest: Mapping[JobId, Millis | None]) -> None:
+        """Note progress saved since these runs began."""
         for replica in replicas:
             assigned, changed_at = replica.assigned, newest.get(replica.assigned.job)
             at = None if changed_at is None else changed_at - self._clock.ahead_ms
@@ -286,7 +289,7 @@ class Hands:
         """Measure, and write the beats down; what blocks is done in a thread, so that launches do not wait for it."""
         try:
             live = [r for r in self.state.replicas.values() if r.exit is None and r.assigned.resumable]
-            await self._look_for_checkpoints(live)
+            self._note_checkpoints(live, await self._folders.ask(partial(self._newest, live)) or {})
             await self._write_beats()
         except OSError as error:
             logger.warning("heartbeats wait until they can be written to disk: %s", error)
@@ -297,7 +300,7 @@ class Hands:
     async def _write_beats(self) -> None:
         held, working = self._held(), [spec.host for spec in self.state.hosts]
         shares: dict[HostId, Utilisation] = {}
-        if (measured := await self._driver.ask(lambda: self._measure(held, working))) is not None:
+        if (measured := await self._driver.ask(partial(self._measure, held, working))) is not None:
             shares, self._gpus_working = measured
         async with self._beating:
             beats, prepared = make_beats(

@@ -25,22 +25,31 @@ class Patience(Generic[T]):
         self._what, self._limit_s = what, limit_s
         self._asking: asyncio.Future[T] | None = None
         self._late = False
+        self._lock = asyncio.Lock()
 
     async def ask(self, question: Callable[[], T]) -> T | None:
         """The answer, perhaps to the question before this one; None while it does not come. Raises what that raised.
 
         Waited for is `limit_s` at most, and no time at all while an earlier question is not answered.
         """
-        if self._asking is None:
-            self._asking = in_thread(question, name=self._what)
-        done, _ = await asyncio.wait([self._asking], timeout=0 if self._late else self._limit_s)
-        if not done:
-            if not self._late:
-                logger.warning("%s: no answer within %g s, going on without", self._what, self._limit_s)
-            self._late = True
-            return None
-        answered, self._asking, self._late = self._asking, None, False
-        return answered.result()
+        async with self._lock:
+            if self._asking is None:
+                self._asking = in_thread(question, name=self._what)
+            done, _ = await asyncio.wait([self._asking], timeout=0 if self._late else self._limit_s)
+            if not done:
+                if not self._late:
+                    logger.warning("%s: no answer within %g s, going on without", self._what, self._limit_s)
+                self._late = True
+                return None
+            answered, self._asking, self._late = self._asking, None, False
+            return answered.result()
+
+
+async def in_time(question: Callable[[], T], *, name: str, limit_s: float = PATIENCE_S) -> T | None:
+    """The answer to this very question; None when it does not come within `limit_s`. Raises what that raised."""
+    asking = in_thread(question, name=name)
+    done, _ = await asyncio.wait([asking], timeout=limit_s)
+    return asking.result() if done else None
 
 
 def in_thread(read: Callable[[], T], *, name: str) -> "asyncio.Future[T]":

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.agent.environment import RunContext, replica_environment
-from services.agent.gpu.provider import GpuProvider
+from services.agent.gpu.provider import Gpu, GpuProvider
 from services.agent.log_clock import LogClock
 from services.agent.metrics import StartMetrics
+from services.agent.patience import in_time
 from services.agent.process import spec as process
 from services.agent.process.accounts import NoAccount, account_of
 from services.agent.process.replicas import is_name
@@ -82,16 +83,28 @@ class Starting:
             return self.never(place, error=str(refused))
         except OSError as error:
             return self.never(place, error=f"cannot write on host {place.host}: {error}")
-        missing = sorted(set(place.gpus) - {gpu.index for gpu in self._providers[place.host].gpus()})
-        if missing:
-            return self.never(place, error=f"GPU {missing[0]} of host {place.host} is gone", lost=True)
-        launched = await self._launched(assigned, place, checkpoint_dir, account)
+        gpus = await self._gpus_of(place.host)
+        unfit = _unfit(place, gpus)
+        if gpus is None or unfit:
+            return self.never(place, error=unfit, lost=True)
+        devices = tuple(gpus[index].device for index in place.gpus)
+        launched = await self._launched(assigned, place, checkpoint_dir, account, devices)
         if isinstance(launched, process.LaunchFailed):
             return ReplicaExit(replica=place.replica, host=place.host, at=launched.at, error=launched.problem)
         return launched.at
 
+    async def _gpus_of(self, host: HostId) -> Mapping[int, Gpu] | None:
+        """The host's GPUs by index; None while its driver does not answer."""
+        gpus = await in_time(self._providers[host].gpus, name=f"gpus-{host}")
+        return None if gpus is None else {gpu.index: gpu for gpu in gpus}
+
     async def _launched(
-        self, assigned: RunAssigned, place: ReplicaPlace, checkpoint_dir: Path, account: process.Account | None
+        self,
+        assigned: RunAssigned,
+        place: ReplicaPlace,
+        checkpoint_dir: Path,
+        account: process.Account | None,
+        devices: tuple[str, ...],
     ) -> process.Launched | process.LaunchFailed:
         """Start it; its span ends when its keeper says that the program runs."""
         began_s = time.perf_counter()
@@ -101,7 +114,7 @@ class Starting:
             "tenure.host": place.host,
         }
         with launching(assigned.job, attributes) as first_instruction:
-            launched = await self._launch(self._spec(assigned, place, checkpoint_dir, account))
+            launched = await self._launch(self._spec(assigned, place, checkpoint_dir, account, devices))
             if isinstance(launched, process.Launched):
                 first_instruction(now_ns())
                 self._metrics.launched(time.perf_counter() - began_s)
@@ -134,7 +147,12 @@ class Starting:
         return folder
 
     def _spec(
-        self, assigned: RunAssigned, place: ReplicaPlace, checkpoint_dir: Path, account: process.Account | None
+        self,
+        assigned: RunAssigned,
+        place: ReplicaPlace,
+        checkpoint_dir: Path,
+        account: process.Account | None,
+        devices: tuple[str, ...],
     ) -> process.LaunchSpec:
         context = RunContext(
             job=assigned.job,
@@ -143,7 +161,7 @@ class Starting:
             replica=place.replica,
             replicas=len(assigned.placement),
             gpus=place.gpus,
-            devices=self._devices(place.host, place.gpus),
+            devices=devices,
             master_address=assigned.master_address,
             master_port=assigned.master_port,
             min_runtime_ms=assigned.min_runtime_ms,
@@ -171,6 +189,14 @@ class Starting:
     def _cgroup(self, assigned: RunAssigned, place: ReplicaPlace) -> str:
         return f"{self._rules.cgroups}/{assigned.run}-{place.replica}" if self._rules.cgroups else ""
 
-    def _devices(self, host: HostId, gpus: tuple[int, ...]) -> tuple[str, ...]:
-        known = {gpu.index: gpu.device for gpu in self._providers[host].gpus()}
-        return tuple(known[index] for index in gpus)
+
+def _unfit(place: ReplicaPlace, gpus: Mapping[int, Gpu] | None) -> str:
+    """Why nothing is to be started on these GPUs of the host; "" where all of them work."""
+    if gpus is None:
+        return f"the driver of host {place.host} does not answer"
+    for index in sorted(place.gpus):
+        if index not in gpus:
+            return f"GPU {index} of host {place.host} is gone"
+        if gpus[index].fault:
+            return f"GPU {index} of host {place.host} does not work: {gpus[index].fault}"
+    return ""

@@ -4,12 +4,14 @@ import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from services.agent.gpu.provider import Gpu, Utilisation
-from services.agent.patience import Patience
+from services.agent.patience import Patience, in_time
 from tenure.domain.job import Launch
+from tenure.events.reports import ReplicasExited
 from tenure.log.memory import MemoryLog
 from tests.integration.agent.conftest import until
 from tests.integration.agent.live import HOST, beats, eight_gpus, end, exits, living
@@ -66,6 +68,35 @@ def test_heartbeats_go_on_while_the_driver_hangs(tmp_path) -> None:
         driver.healed.set()
 
 
+@pytest.mark.parametrize("hangs", [False, True], ids=["faulty", "hangs"])
+def test_nothing_is_started_on_gpus_that_do_not_work(tmp_path, hangs: bool) -> None:
+    """S62: the run is its host's loss; its agent goes on speaking."""
+    driver = SickDriver()
+    command = ("/bin/sh", "-c", 'touch "$0"', str(tmp_path / "ran"))
+
+    async def story() -> None:
+        log = MemoryLog()
+        async with living(log, tmp_path, heartbeat_ms=100, provider=driver):
+            await until(lambda: bool(beats(log)))
+            driver.fall_sick()
+            if not hangs:
+                driver.healed.set()
+            await log.append([assigned(HOST, id="assigned-1", launch=Launch(command=command))])
+            begun = len(beats(log))
+            await until(lambda: exits(log) == 1 and len(beats(log)) > begun + 2)
+            driver.healed.set()
+        (said,) = [entry.fact for entry in log.recorded if isinstance(entry.fact, ReplicasExited)]
+        (gone,) = said.replicas
+        why = "the driver of host h0 does not answer" if hangs else "GPU 0 of host h0 does not work: gone"
+        assert (gone.error, gone.lost, gone.started_at) == (why, True, None)
+        assert not (tmp_path / "ran").exists()
+
+    try:
+        asyncio.run(asyncio.wait_for(story(), 60))
+    finally:
+        driver.healed.set()
+
+
 def test_a_late_answer_counts_for_the_next_question_and_what_goes_wrong_is_raised() -> None:
     release = threading.Event()
 
@@ -92,5 +123,14 @@ def test_a_late_answer_counts_for_the_next_question_and_what_goes_wrong_is_raise
         with pytest.raises(OSError, match="Input/output"):
             await patient.ask(broken)
         assert await patient.ask(lambda: 2) == 2
+
+    asyncio.run(story())
+
+
+def test_who_asks_at_the_same_time_waits_for_a_turn() -> None:
+    async def story() -> None:
+        patience = Patience[int]("a file system", limit_s=20)
+        assert await asyncio.gather(*[patience.ask(partial(int, number)) for number in range(9)]) == [*range(9)]
+        assert await in_time(lambda: 3, name="three") == 3
 
     asyncio.run(story())
