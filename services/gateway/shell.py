@@ -63,6 +63,7 @@ async def serve(service: Service) -> None:
         loop = await make_loop(service, ROLE, log, perform=progress.perform)
         gateway = Gateway(loop, log, WallClock(), progress, cluster=connection.cluster, policy=service.policy)
         sightings = asyncio.create_task(gateway.sightings.run())
+        sightings.add_done_callback(_say_failed)
 
         async def connect() -> Requester:
             return await connect_agents(connection.log)
