@@ -62,7 +62,7 @@ async def serve(service: Service) -> None:
         progress, connection = Progress(), service.connection
         loop = await make_loop(service, ROLE, log, perform=progress.perform)
         gateway = Gateway(loop, log, WallClock(), progress, cluster=connection.cluster, policy=service.policy)
-        sightings = asyncio.create_task(gateway.sightings.run())
+        sightings = asyncio.create_task(gateway.sightings.run(), name="heartbeats")
         sightings.add_done_callback(_say_failed)
 
         async def connect() -> Requester:
@@ -73,7 +73,7 @@ async def serve(service: Service) -> None:
         announcing = asyncio.create_task(_announce(service, gateway, loop.caught_up, server.address))
         reloading = asyncio.create_task(_reload(service, gateway))
         checking = asyncio.create_task(server.watch_health(gateway))
-        measuring = asyncio.create_task(Measuring(gateway, history, log.dead).run())
+        measuring = asyncio.create_task(Measuring(gateway, history, log.dead).run(), name="metrics")
         measuring.add_done_callback(_say_failed)
         try:
             await loop.run(stop)
@@ -89,10 +89,10 @@ async def serve(service: Service) -> None:
         await log.close()
 
 
-def _say_failed(measuring: "asyncio.Task[None]") -> None:
-    """The gateway goes on without its metrics."""
-    if not measuring.cancelled() and (error := measuring.exception()) is not None:
-        logger.error("no metrics of the cluster any more", exc_info=error)
+def _say_failed(task: "asyncio.Task[None]") -> None:
+    """The gateway goes on without it."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("no %s of the cluster any more", task.get_name(), exc_info=error)
 
 
 async def _announce(service: Service, gateway: Gateway, caught_up: asyncio.Event, address: str) -> None:
