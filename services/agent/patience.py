@@ -7,6 +7,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from typing import Any, Generic, TypeVar
 
 logger = logging.getLogger(__name__)
@@ -54,24 +55,27 @@ async def in_time(question: Callable[[], T], *, name: str, limit_s: float = PATI
 
 def in_thread(read: Callable[[], T], *, name: str) -> "asyncio.Future[T]":
     """Call `read` in a thread of its own; what it returned or raised."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
+    return asyncio.get_running_loop().run_in_executor(_ThreadOfItsOwn(name), read)
 
-    def settle(settled: Callable[[Any], None], outcome: object) -> None:
-        if not future.done():
-            settled(outcome)
 
-    def work() -> None:
-        settled: Callable[[Any], None] = future.set_result
-        outcome: object
-        try:
-            outcome = read()
-        except Exception as trouble:  # noqa: BLE001 (whatever it meets is for who asked)
-            settled, outcome = future.set_exception, trouble
-        try:
-            loop.call_soon_threadsafe(settle, settled, outcome)
-        except RuntimeError:
-            return  # the agent has ended meanwhile
+class _ThreadOfItsOwn(Executor):
+    """Runs each call in a thread that ends with the process, whatever it waits for."""
 
-    threading.Thread(target=work, name=name, daemon=True).start()
-    return future
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        """Call it now; the future has what it returned or raised."""
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # it cannot be cancelled any more
+
+        def work() -> None:
+            try:
+                outcome = fn(*args, **kwargs)
+            except Exception as trouble:  # noqa: BLE001 (whatever it meets is for who asked)
+                future.set_exception(trouble)
+            else:
+                future.set_result(outcome)
+
+        threading.Thread(target=work, name=self._name, daemon=True).start()
+        return future

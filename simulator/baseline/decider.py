@@ -22,9 +22,11 @@ NAME = "placer"
 
 
 def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
-    """Facts that are due now. Only an escrow's deadline can change anything by itself: no protection has an end."""
+    """Facts that are due now. Only an escrow's or a hold's end changes anything by itself: no protection has an end."""
     placed = state.placed
-    wake_at = min((kept.deadline for kept in placed.core.escrows.values()), default=None)
+    state.let_go(now)
+    instants = [*state.held.values(), *(kept.deadline for kept in placed.core.escrows.values())]
+    wake_at = min(instants, default=None)
     state.look_again()
     if not state.changed and (wake_at is None or now < wake_at):
         return Decision(assumes=state.position, wake_at=wake_at)

@@ -15,6 +15,7 @@ from simulator.baseline.queue import Alike, Queue
 from simulator.baseline.yielding import Tier, Yielding
 from tenure.domain.ids import BudgetPath, FactId, HostId, JobId, Position, RunId
 from tenure.domain.tree import BudgetTree
+from tenure.domain.units import Millis
 
 
 class Planned(NamedTuple):
@@ -44,6 +45,8 @@ class State:
         """Held by runs that opted out, for each team."""
         self.yielding = {Tier.FILL: Yielding(), Tier.AT_RISK: Yielding()}
         self.queue = Queue()
+        self.held: dict[JobId, Millis] = {}
+        """Jobs whose launch was given up, and until when they wait for another."""
         self._rebuild()
 
     @property
@@ -109,7 +112,20 @@ class State:
         known = core.jobs.get(job)
         if known is None or not known.queued or job in core.escrows or job in self.queue:
             return
-        self.queue.add(job, known.spec, known.submitted_at, told=job in core.said)
+        if known.held_until is None:
+            self.queue.add(job, known.spec, known.submitted_at, told=job in core.said)
+        else:
+            self.held[job] = known.held_until
+
+    def let_go(self, now: Millis) -> None:
+        """Jobs that were held long enough stand in the queue."""
+        core = self.placed.core
+        for job in [job for job, until in self.held.items() if until <= now]:
+            del self.held[job]
+            known = core.jobs.get(job)
+            if known is not None and known.queued and job not in core.escrows and job not in self.queue:
+                self.queue.add(job, known.spec, known.submitted_at, told=job in core.said)
+                self.changed = True
 
     def _rebuild(self) -> None:
         core = self.placed.core

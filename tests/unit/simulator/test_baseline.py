@@ -307,6 +307,15 @@ def test_an_escrow_that_expires_lets_the_asker_ask_again() -> None:
     assert began(world, "high") == [30 * MINUTE]
 
 
+def test_a_job_whose_launch_was_given_up_is_held_before_another() -> None:
+    breaks, mends = {"at": "5m", "breaks": "h000"}, {"at": "630s", "mends": "h000"}
+    world = play([breaks, submit("high", "10m", "a", 8), mends], hosts="1x8")
+    assert [at - 10 * MINUTE for at in began(world, "high")] == [0, 15_000, 45_000]
+    assert [fact.held_until - fact.at for fact in of_kind(world, JobRequeued, job="high")] == [15_000, 30_000]
+    (over,) = of_kind(world, JobFinished, job="high")
+    assert over.state is JobState.COMPLETED
+
+
 def test_a_cancelled_job_leaves_the_queue() -> None:
     world = play(
         [
