@@ -88,7 +88,10 @@ def test_poison_is_passed_over_by_every_reader_and_kept_once(
         other = await jetstream_under_test.connect()
         late = [await other.follow(kinds, after=LOG_START) for kinds in ([JobCancelRequested], ALL_KINDS)]
         for feed in (early, *late):
-            assert positions(await read(feed, 2)) == [1, last]
+            given: list[Recorded] = []
+            while feed.passed < last:  # what is passed over comes as nothing
+                given += await feed.next(20.0)
+            assert positions(given) == [1, last]
             assert (feed.passed, feed.quarantined) == (last, len(POISON))
         kept = sorted(await letters(log, len(POISON)), key=lambda letter: letter.position)
         assert [letter.position for letter in kept] == list(range(2, last))
