@@ -13,22 +13,19 @@ from services.gateway.history import History
 from services.gateway.identity.asking import require
 from services.gateway.policy.listing import is_under
 from services.gateway.policy.totals import budget_totals
-from services.gateway.refusals import Away, NotFound
+from services.gateway.refusals import NotFound
 from services.gateway.state import State
-from tenure.domain.ids import LOG_START, Position
+from tenure.domain.ids import Position
 from tenure.domain.nearest import did_you_mean, shown
 from tenure.domain.refusal import Refusal
 from tenure.domain.rights import Right, rights_of_edit
 from tenure.domain.tree import ROOT, BudgetTree
 from tenure.domain.tree_edit import BudgetEdit
 from tenure.domain.units import DAY
-from tenure.events.fact import Lane
+from tenure.events.budgets import BudgetTreeChanged
 from tenure.events.plausible import AT_MAX
-from tenure.log.port import Conflict, Expect
 from tenure.v1 import budgets_pb2, budgets_pb2_grpc
 
-TRIES = 10
-"""How often an edit of the tree is decided again when others write in its lane meanwhile."""
 VISIBLE_WAIT_S = 2.0
 REPORT_MAX_MS = 3_653 * DAY
 """Ten years: the database reckons hour by hour, for whoever may look. The answer says from when on it is."""
@@ -59,9 +56,8 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
         edits = [_edit(budget, merge=request.merge) for budget in request.budgets]
         if request.expected_position < 0:
             raise Refusal(field="expected_position", problem="negative", fix="give the position GetTree told, or 0")
-        passed = LOG_START
-        for _ in range(TRIES):
-            state = await gateway.read()
+
+        def change(state: State) -> BudgetTreeChanged:
             tree = edited_tree(
                 state,
                 edits,
@@ -70,17 +66,11 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
                 expected_position=request.expected_position,
             )
             _require_rights(state.tree, tree)
-            fact = change_tree(state, tree, order)
-            try:
-                expect = Expect(lane=Lane.BUDGET, last=max(state.budget_lane, passed))
-                appended = await gateway.append([fact], expect=expect)
-            except Conflict:
-                await gateway.catch_up()
-                passed = await gateway.passed_in(Lane.BUDGET, after=state.budget_lane)
-                continue
-            await gateway.folded(appended.last)
-            return budgets_pb2.SetSharesResponse(position=appended.last)
-        raise Away(f"others kept writing while the tree was being changed ({TRIES} tries); try again in a moment")
+            return change_tree(state, tree, order)
+
+        written = await gateway.agree(change, what="the tree")
+        assert written is not None, "a change of the tree is always written"
+        return budgets_pb2.SetSharesResponse(position=written[0])
 
     @answering
     async def History(

@@ -2,8 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import TypeVar
 
 from services.gateway.entries import JobEntry
 from services.gateway.evolve import READS
@@ -21,7 +22,7 @@ from tenure.domain.refusal import Refusal
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Lane
 from tenure.events.plausible import impossible
-from tenure.log.port import Appended, Expect, FactTooLarge, Log, LogFull, Unavailable
+from tenure.log.port import Appended, Conflict, Expect, FactTooLarge, Log, LogFull, Unavailable
 from tenure.runtime.clock import Clock
 from tenure.runtime.loop import Loop
 from tenure.runtime.poison import end_of_lane
@@ -29,8 +30,12 @@ from tenure.runtime.poison import end_of_lane
 FOLD_WAIT_S = 5.0
 """How long an answer waits for the fold to show what was written before."""
 CATCH_UP_S = 1.0
+TRIES = 10
+"""How often a change is decided again because others wrote first."""
 APPEND_WAIT_S = 12.0
 """A little longer than the log itself tries."""
+
+F = TypeVar("F", bound=Fact)
 
 
 class Gateway:
@@ -106,6 +111,28 @@ class Gateway:
             raise Refusal(field="request", problem=f"cannot be written: {trouble}", fix="ask for less") from trouble
         self._written = max(self._written, appended.last)
         return appended
+
+    async def agree(self, change: Callable[[State], F | None], *, what: str) -> tuple[Position, F] | None:
+        """Write what `change` makes of the state as it is then, in the budget lane, and fold it: its position and it.
+
+        None if it makes nothing. Decided again when others wrote first. Raises what `change` raises, and `Away`.
+        """
+        passed = LOG_START
+        for _ in range(TRIES):
+            state = await self.read()
+            fact = change(state)
+            if fact is None:
+                return None
+            try:
+                expect = Expect(lane=Lane.BUDGET, last=max(state.budget_lane, passed))
+                appended = await self.append([fact], expect=expect)
+            except Conflict:
+                await self.catch_up()
+                passed = await self.passed_in(Lane.BUDGET, after=state.budget_lane)
+                continue
+            await self.folded(appended.last)
+            return appended.last, fact
+        raise Away(f"others kept writing while {what} was being changed ({TRIES} tries); try again in a moment")
 
     def writing_first(self) -> AbstractContextManager[None]:
         """Fold nothing new while this lasts: many facts are being written, and their sender waits."""

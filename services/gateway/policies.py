@@ -12,22 +12,18 @@ from services.gateway.identity.asking import require
 from services.gateway.order import Order
 from services.gateway.policy.change_policy import change_policy, first_policy, known_knobs, with_stuck
 from services.gateway.policy.meanwhile import AT_START
-from services.gateway.refusals import Away
 from services.gateway.state import State
-from tenure.domain.ids import LOG_START, FactId, Position, UserName
+from tenure.domain.ids import FactId, Position, UserName
 from tenure.domain.policy import KNOBS, Policy, in_words, range_in_words, spoken
 from tenure.domain.refusal import Refusal
 from tenure.domain.rights import Right
-from tenure.events.fact import Lane, Origin
+from tenure.events.fact import Origin
 from tenure.events.policy import KnobChange, PolicyChanged
-from tenure.log.port import Conflict, Expect
 from tenure.runtime.options import build_policy
 from tenure.v1 import policy_pb2, policy_pb2_grpc
 
 logger = logging.getLogger(__name__)
 
-TRIES = 10
-"""How often a change is decided again when others write in its lane meanwhile."""
 ITSELF = UserName("gateway")
 
 
@@ -117,22 +113,8 @@ async def write_policy(
     gateway: Gateway, change: Callable[[State], PolicyChanged | None]
 ) -> tuple[Position, PolicyChanged | None]:
     """Write what `change` makes of the state, and its position; nothing for None. Raises what it raises, and `Away`."""
-    passed = LOG_START
-    for _ in range(TRIES):
-        state = await gateway.read()
-        fact = change(state)
-        if fact is None:
-            return state.policy_position, None
-        try:
-            expect = Expect(lane=Lane.BUDGET, last=max(state.budget_lane, passed))
-            appended = await gateway.append([fact], expect=expect)
-        except Conflict:
-            await gateway.catch_up()
-            passed = await gateway.passed_in(Lane.BUDGET, after=state.budget_lane)
-            continue
-        await gateway.folded(appended.last)
-        return appended.last, fact
-    raise Away(f"others kept writing while the policy was being changed ({TRIES} tries); try again in a moment")
+    written = await gateway.agree(change, what="the policy")
+    return (gateway.state.policy_position, None) if written is None else written
 
 
 async def write_first(gateway: Gateway, *, source: str) -> None:
