@@ -139,7 +139,7 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     mass, cluster = state.core.mass_silence, host.spec.cluster
     was_mass = mass.pop(cluster, False) is None
     silent, watched = state.tally.get(cluster, (0, 0))
-    if Survey(silent=silent, watched=watched).is_mass:
+    if Survey(silent=silent, watched=watched, heard=watched - silent).is_mass:
         mass[cluster] = None
     elif was_mass:
         state.core.followed_since = max(state.core.followed_since, fact.at)

@@ -7,8 +7,8 @@ Four things keep an outage of ours from being read as a death of theirs:
   comes on time. One that comes later than `suspect_after` shows that this role was away at the deadline: it renews the
   suspicion instead, which gives every host the whole time again;
 - a host that was heard a moment ago is not lost, however long it is on record as suspect;
-- while most hosts of a cluster are silent at once, none of it is lost: its network or the control plane is what failed.
-  When that is over, silence is counted anew.
+- while most hosts of a cluster are silent at once, or all of a small one, none of it is lost: its network or the
+  control plane is what failed. When that is over, silence is counted anew.
 """
 
 from dataclasses import dataclass
@@ -21,20 +21,25 @@ from tenure.domain.units import Millis
 SIGNS_NEEDED = 2
 """Signs of life in a row that bring a silent host back: one may be the last gasp of a flapping link."""
 MASS_HOSTS_MIN = 3
-"""Fewer silent hosts than this are never a mass: a pair of hosts may really lose one or both."""
+"""Fewer silent hosts than this are no mass while any other of the cluster is heard: one or two may really be dead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """How many of a cluster's watched hosts (healthy, draining, suspect) are silent at one instant."""
+    """How many of a cluster's watched hosts (healthy, draining, suspect) are silent at one instant.
+
+    `heard`: of all its hosts, those in repair or drained included.
+    """
 
     silent: int
     watched: int
+    heard: int
 
     @property
     def is_mass(self) -> bool:
-        """More than half are silent, and not just one or two."""
-        return self.silent >= MASS_HOSTS_MIN and 2 * self.silent > self.watched
+        """Most are silent, and not just one or two; or all, so that nobody shows that the way to them is open."""
+        most = self.silent >= MASS_HOSTS_MIN and 2 * self.silent > self.watched
+        return most or (self.silent > 0 and self.heard == 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +84,9 @@ class Silence:
 
     def survey(self, core: Core, cluster: str, now: Millis) -> Survey:
         """Count the silent among a cluster's watched hosts, those included whose suspicion is not on record yet."""
-        watched = [host for host in core.hosts.values() if host.state in WATCHED and host.spec.cluster == cluster]
+        hosts = [host for host in core.hosts.values() if host.spec.cluster == cluster]
+        watched = [host for host in hosts if host.state in WATCHED]
         suspects = [host for host in watched if host.state is HostState.SUSPECT and not host.is_held_up]
         silent = [host for host in watched if host in suspects or self.is_silent(host, core, now)]
-        return Survey(silent=len(silent), watched=len(watched))
+        heard = sum(self.is_fresh(host, now) for host in hosts)
+        return Survey(silent=len(silent), watched=len(watched), heard=heard)

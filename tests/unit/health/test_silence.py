@@ -5,12 +5,13 @@ import pytest
 from services.health.decider import role
 from services.health.policy.transitions import IllegalTransitionError
 from tenure.domain.host import HostState
-from tenure.domain.ids import HostId, Position
+from tenure.domain.ids import HostId, Position, UserName
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import HOUR, MINUTE, SECOND
 from tenure.events.fact import Recorded
 from tenure.events.hosts import HostStateChanged
+from tenure.events.intake import DrainRequested
 from tests.unit.health.ward import BEAT, START, Ward
 
 HEALTHY, SUSPECT, LOST = HostState.HEALTHY, HostState.SUSPECT, HostState.LOST
@@ -166,10 +167,42 @@ def test_after_a_mass_silence_every_host_has_the_whole_time_again() -> None:
     assert ward.changes("h0")[-1].at == over_at + ward.policy.lost_after_ms - ward.policy.suspect_after_ms
 
 
-def test_two_hosts_may_both_be_lost() -> None:
+def test_one_of_two_hosts_is_lost_while_the_other_is_heard() -> None:
     ward = Ward(hosts=2)
-    ward.live(5 * MINUTE)
-    assert [ward.state(host) for host in ward.names] == [LOST, LOST]
+    ward.live(5 * MINUTE, "h1")
+    assert [ward.state(host) for host in ward.names] == [LOST, HEALTHY]
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_small_cluster_that_is_cut_off_whole_is_not_lost(hosts: int) -> None:
+    """S67: with nobody heard, dead hosts cannot be told from a way to them that is closed."""
+    ward = Ward(hosts=hosts)
+    ward.live(HOUR)
+    for host in ward.names:
+        assert set(ward.states(host)[1:]) == {SUSPECT}
+        assert ward.changes(host)[2].why.numbers["hosts_silent"] == hosts
+        assert ward.capacity(host) == 8
+    ward.live(10 * SECOND, *ward.names)
+    assert [ward.state(host) for host in ward.names] == [HEALTHY] * hosts
+
+
+def test_of_a_small_cluster_one_is_lost_after_a_silence_of_its_own() -> None:
+    """The other is heard again: from then on the silent one is alone, and has the whole time."""
+    ward = Ward(hosts=2)
+    ward.live(HOUR)
+    ward.live(4 * MINUTE, "h1")
+    assert [ward.state(host) for host in ward.names] == [SUSPECT, HEALTHY]
+    ward.live(2 * MINUTE, "h1")
+    assert [ward.state(host) for host in ward.names] == [LOST, HEALTHY]
+
+
+def test_a_drained_host_that_is_heard_shows_that_the_way_to_its_cluster_is_open() -> None:
+    ward = Ward(hosts=2)
+    ward.say(DrainRequested(at=ward.now, host=HostId("h1"), by=UserName("op"), comment=""))
+    ward.live(BEAT, "h0", "h1")
+    assert ward.state("h1") is HostState.DRAINED
+    ward.live(5 * MINUTE, "h1")
+    assert ward.state("h0") is LOST
 
 
 def test_an_outage_of_the_log_is_no_evidence() -> None:
