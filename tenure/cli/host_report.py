@@ -22,11 +22,18 @@ OPEN = (
     Column(title="CAUSE"),
     Column(title="COMMENT", drop=1, least=10),
 )
+BY_A_PERSON = (
+    Column(title="ENDED BY A PERSON"),
+    Column(title="WHO"),
+    Column(title="LASTED", right=True),
+    Column(title="CAUSE"),
+    Column(title="WHY", drop=1, least=10),
+)
 HOUR_MS = 3_600_000
 
 
 def show(answer: "hosts_pb2.HostReportResponse") -> None:
-    """A few lines, the causes, and what is open."""
+    """A few lines, the causes, what is open, and which incidents needed a person: who ended them, and why."""
     availability = answer.availability if answer.HasField("availability") else None
     automatic = answer.automatic_share if answer.HasField("automatic_share") else None
     print(f"{answer.hosts} hosts, {answer.gpus} GPUs: availability {_percent(availability)}")
@@ -49,11 +56,19 @@ def show(answer: "hosts_pb2.HostReportResponse") -> None:
     still = [_open(one, now=answer.until_ms) for one in answer.incidents if one.ending == "open"]
     if still:
         print_table(Table(columns=OPEN, rows=still), empty="")
+    by_hand = [_ended(one) for one in answer.incidents if one.ending == "human"]
+    if by_hand:
+        print_table(Table(columns=BY_A_PERSON, rows=by_hand), empty="")
 
 
 def _open(one: "hosts_pb2.Incident", *, now: int) -> list[Cell]:
     since = f"{words.age(now - one.began_ms)} ago"
     return [cell(one.incident), cell(one.state), cell(since), cell(one.reason), cell(one.comment)]
+
+
+def _ended(one: "hosts_pb2.Incident") -> list[Cell]:
+    lasted = words.age(one.ended_ms - one.began_ms)
+    return [cell(one.incident), cell(one.by), cell(lasted), cell(one.reason), cell(one.comment)]
 
 
 def _percent(part: float | None) -> str:

@@ -1,4 +1,6 @@
-"""`host show` and `host list`: what devices say of a host's health."""
+"""`host show`, `host list` and `host report`: health of hosts, drains with their timetable, and who ended incidents."""
+
+import pytest
 
 from tenure.v1 import hosts_pb2
 from tests.unit.cli.canned import NOW, Canned
@@ -45,3 +47,48 @@ def test_a_host_that_is_not_there_is_refused(tenure: Run, gateway: Canned) -> No
     result = tenure("host", "show", "h9")
     assert result.status == 1
     assert "no host is named 'h9'" in result.err
+
+
+def test_a_draining_host_is_listed_with_when_it_is_empty_and_what_it_waits_for(
+    tenure: Run, gateway: Canned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    gateway.hosts = [
+        hosts_pb2.Host(host="h000", state="draining", gpus=8, empty_at_ms=NOW, waits_for="j7.2", comment="new fans"),
+        hosts_pb2.Host(host="h001", state="healthy", gpus=8),
+    ]
+    titles, draining, healthy = tenure("host", "list").out.splitlines()
+    at, waits = titles.index("EMPTY AT") + len("EMPTY AT"), titles.index("WAITS FOR")
+    assert draining[:at].endswith("2026-09-21 14:13") and draining[waits:].split()[0] == "j7.2"
+    assert healthy[:at].endswith("-")
+    assert draining.rstrip().endswith("new fans")
+    (shown, _) = tenure("host", "list", "--json").json()["hosts"]
+    assert (shown["empty_at_ms"], shown["waits_for"]) == (NOW, "j7.2")
+
+
+def test_an_incident_that_needed_a_person_is_reported_with_who_and_why(tenure: Run, gateway: Canned) -> None:
+    gateway.host_report = hosts_pb2.HostReportResponse(
+        hosts=2,
+        gpus=16,
+        until_ms=NOW,
+        incidents=[
+            hosts_pb2.Incident(
+                incident="i1",
+                host="h000",
+                reason="host_signal_fatal",
+                ending="human",
+                state="healthy",
+                began_ms=NOW - 7_200_000,
+                ended_ms=NOW,
+                by="olga",
+                comment="riser changed",
+            ),
+            hosts_pb2.Incident(incident="i2", host="h001", reason="host_silent", ending="automatic", ended_ms=NOW),
+        ],
+    )
+    shown = tenure("host", "report").out
+    (line,) = [line for line in shown.splitlines() if line.startswith("i1 ")]
+    assert line.split() == ["i1", "olga", "2h", "host_signal_fatal", "riser", "changed"]
+    assert "i2" not in shown, "automation ended that one"
+    first = tenure("host", "report", "--json").json()["incidents"][0]
+    assert (first["by"], first["comment"], first["ending"]) == ("olga", "riser changed", "human")
