@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from simulator.baseline.state import State
 from simulator.baseline.yielding import Tier
 from tenure.domain.ids import HostId, RunId
+from tenure.domain.job import only_host
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import Millis
 from tenure.events.placing import RunPreemptionRequested
@@ -27,7 +28,8 @@ def drain(state: State, now: Millis) -> Iterator[RunPreemptionRequested]:
             why = _why(tier, host, now, fatal=core.hosts[host].fatal, team=core.jobs[run.job].spec.budget)
             if why is not None:
                 told.add(run_id)
-                yield RunPreemptionRequested(at=now, run=run.run, job=run.job, by=host, why=why)
+                where = only_host(run.placement)
+                yield RunPreemptionRequested(at=now, run=run.run, job=run.job, only_on=where, by=host, why=why)
 
 
 def _why(tier: Tier, host: HostId, now: Millis, *, fatal: bool, team: str) -> Why | None:

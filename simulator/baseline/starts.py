@@ -11,7 +11,7 @@ from simulator.baseline.room import Reach, Victims
 from simulator.baseline.state import State
 from simulator.baseline.yielding import Tier
 from tenure.domain.ids import BudgetPath, JobId
-from tenure.domain.job import JobSpec, Placement
+from tenure.domain.job import JobSpec, Placement, only_host
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Number, Reason, Why
 from tenure.domain.units import Millis
@@ -143,7 +143,14 @@ class _Plan:
             why = Why(rule="B5", reason=reason, numbers=numbers)
             self.facts.append(
                 RunPreemptionRequested(
-                    at=self.now, run=run.run, job=run.job, by=job_id, why=why, escrow=placement, deadline=until
+                    at=self.now,
+                    run=run.run,
+                    job=run.job,
+                    only_on=only_host(run.placement),
+                    by=job_id,
+                    why=why,
+                    escrow=placement,
+                    deadline=until,
                 )
             )
         numbers = {"gpus_asked": core.jobs[job_id].spec.gpus, "victims": len(victims), "deadline_ms": until}

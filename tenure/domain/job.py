@@ -100,6 +100,12 @@ class ReplicaPlace:
 Placement = tuple[ReplicaPlace, ...]
 
 
+def only_host(placement: Placement) -> HostId | None:
+    """The host that all replicas are on; None if they are on several."""
+    first = placement[0].host
+    return first if all(place.host == first for place in placement) else None
+
+
 def gpus_by_host(placement: Placement) -> dict[HostId, tuple[int, ...]]:
     """The GPU indices a placement holds on each of its hosts, hosts in order of their first replica."""
     held: dict[HostId, tuple[int, ...]] = {}

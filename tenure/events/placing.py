@@ -62,6 +62,8 @@ class RunPreemptionRequested(Fact, frozen=True, kw_only=True, tag=True):
 
     run: RunId
     job: JobId
+    only_on: HostId | None = None
+    """The one host that all of the run is on: see `tenure.log.subjects`. None: it is on several."""
     by: str
     why: Why
     escrow: Placement = ()
@@ -75,6 +77,7 @@ class RunStopRequested(Fact, frozen=True, kw_only=True, tag=True):
 
     run: RunId
     job: JobId
+    only_on: HostId | None = None
     by: str | None
     cause_of_end: EndCause
     why: Why
@@ -87,6 +90,7 @@ class RunEnded(Fact, frozen=True, kw_only=True, tag=True):
 
     run: RunId
     job: JobId
+    only_on: HostId | None = None
     cause_of_end: EndCause
     by: str | None = None
     exit_code: int | None = None

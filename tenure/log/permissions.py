@@ -106,10 +106,8 @@ def may_publish(grant: Grant, *, cluster: str) -> list[str]:
     api += [f"{API}.{verb}.KV_{BUCKET}" for verb in ("STREAM.INFO", "STREAM.MSG.GET")] * grant.lists_readers
     letters = [subjects.every_unreadable, subjects.every_condemned] if grant.keeps_letters else []
     asking = [f"tenure-data.{cluster}.logs.*"] if grant.asks_agents else []
-    facts = subjects.of_all(grant.writes)
-    if grant.host is not None:
-        facts = [Subjects(cluster, speaker=grant.host).of(kind) for kind in grant.writes]
-    return [*api, *asking, *letters, *facts]
+    own = subjects if grant.host is None else Subjects(cluster, speaker=grant.host)
+    return [*api, *asking, *letters, *sorted(own.written(kind) for kind in grant.writes)]
 
 
 def _lease(key: str) -> list[str]:

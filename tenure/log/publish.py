@@ -96,9 +96,7 @@ class Publisher:
             headers[HEADER] = header
         if isinstance(fact, Heartbeat):
             headers |= self._beat_headers
-        return Letter(
-            id=fact.id, lane=fact.lane, subject=self._subjects.of(type(fact)), payload=payload, headers=headers
-        )
+        return Letter(id=fact.id, lane=fact.lane, subject=self._subjects.of(fact), payload=payload, headers=headers)
 
     async def write(self, letters: Sequence[Letter], expect: Expect | None = None) -> list[Place]:
         """Write up to `ATOMIC_MAX` letters with different ids; those not in the log yet all together or not at all.

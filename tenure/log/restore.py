@@ -131,7 +131,7 @@ class _Filler:
                 yield self._gap()
             else:
                 self.facts += 1
-                yield _Message(self._subjects.of(type(fact)), codec.encode(fact), self._headers(fact, position, rest_s))
+                yield _Message(self._subjects.of(fact), codec.encode(fact), self._headers(fact, position, rest_s))
 
     def _gap(self) -> _Message:
         return _Message(self._subjects.gap, b"", {})

@@ -520,7 +520,7 @@ def test_every_kind_travels_on_a_subject_of_its_own(jetstream_under_test: JetStr
             found = await ask(client, f"STREAM.INFO.{stream}", {"subjects_filter": ">"})
         assert set(found["state"]["subjects"]) == {
             f"{root}.intake.JobCancelRequested",
-            f"{root}.place.runs.RunStopRequested",
+            f"{root}.place.runs.~.RunStopRequested",
             f"{root}.place.hosts.DrainCompleted",
             f"{root}.report.~.CheckpointReported",
             f"{root}.report.~.Heartbeat",

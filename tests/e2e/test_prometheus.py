@@ -117,7 +117,7 @@ def test_the_alert_of_a_log_that_is_away_fires_and_ends(roles: Roles, watched: P
 async def forge(roles: Roles, run: str, *, at: int) -> None:
     """Something that is no fact, and a preemption of a protected run: no role of ours writes either."""
     connection = await nats.connect(roles.nats_url)
-    await connection.jetstream().publish(Subjects("tenure").of(JobSubmitted), b"no fact")
+    await connection.jetstream().publish(Subjects("tenure").written(JobSubmitted), b"no fact")
     await connection.close()
     log = await JetStreamLog.connect(roles.nats_url, cluster="tenure")
     why = Why(rule="P5", reason=Reason.DISRUPT_LOWER_RATIO, numbers={"ratio": 0.1, "victim_ratio": 0.9})

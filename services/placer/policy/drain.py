@@ -14,7 +14,7 @@ from services.placer.room import Room
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import HostId, RunId
-from tenure.domain.job import JobSpec, Placement
+from tenure.domain.job import JobSpec, Placement, only_host
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.placing import RunPreemptionRequested
@@ -33,7 +33,8 @@ def drain(state: State, now: Millis, *, standings: Standings, policy: Policy) ->
             verdict = may_disrupt(run, state.core.jobs[run.job], by, now, standings=standings, policy=policy)
             if verdict.allowed:
                 told[run_id] = None
-                yield RunPreemptionRequested(at=now, run=run_id, job=run.job, by=name, why=verdict.why)
+                where = only_host(run.placement)
+                yield RunPreemptionRequested(at=now, run=run_id, job=run.job, only_on=where, by=name, why=verdict.why)
                 if len(told) >= FACTS_MAX:
                     return
 

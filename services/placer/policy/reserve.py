@@ -18,7 +18,7 @@ from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId, JobId, RunId
-from tenure.domain.job import JobSpec
+from tenure.domain.job import JobSpec, only_host
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import MINUTE, Millis
@@ -150,6 +150,7 @@ def honour(state: State, now: Millis, *, standings: Standings, policy: Policy) -
                     at=now,
                     run=run.run,
                     job=run.job,
+                    only_on=only_host(run.placement),
                     by=job_id,
                     why=verdict.why,
                     escrow=reservation.placement,

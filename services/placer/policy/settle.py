@@ -11,6 +11,7 @@ from services.placer.core import Ending, Job, Run, Stop
 from services.placer.state import State
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId
+from tenure.domain.job import only_host
 from tenure.domain.reasons import EndCause, JobState, Number, Reason, Why
 from tenure.domain.units import MINUTE, SECOND, Millis
 from tenure.events.fact import Fact
@@ -78,7 +79,13 @@ def settle_run(run: Run, job: Job, state: State, now: Millis) -> Iterator[Fact]:
         stop = _stop_due(run, job, lost, now)
         if stop is not None:
             yield RunStopRequested(
-                at=now, run=run.run, job=run.job, by=stop.by, cause_of_end=stop.cause_of_end, why=stop.why
+                at=now,
+                run=run.run,
+                job=run.job,
+                only_on=only_host(run.placement),
+                by=stop.by,
+                cause_of_end=stop.cause_of_end,
+                why=stop.why,
             )
         return
     yield from _end(run, job, lost, state, now)
@@ -133,7 +140,14 @@ def _end(run: Run, job: Job, lost: list[HostId], state: State, now: Millis) -> I
     code = 0 if failure is None else _exit_code(failure)
     exit_code = code if run.exited else None
     yield RunEnded(
-        at=ended_at, run=run.run, job=run.job, cause_of_end=cause, by=by or None, exit_code=exit_code, why=why
+        at=ended_at,
+        run=run.run,
+        job=run.job,
+        only_on=only_host(run.placement),
+        cause_of_end=cause,
+        by=by or None,
+        exit_code=exit_code,
+        why=why,
     )
     ending = Ending(
         run=run.run,

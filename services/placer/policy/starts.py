@@ -23,7 +23,7 @@ from services.placer.room import Room
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import HostId
-from tenure.domain.job import DEFAULT_GRACE, Placement
+from tenure.domain.job import DEFAULT_GRACE, Placement, only_host
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import Millis
@@ -237,6 +237,7 @@ def _preempt(plan: Plan, state: State, job: Job, found: VictimPlan, now: Millis,
                 at=now,
                 run=victim.run.run,
                 job=victim.run.job,
+                only_on=only_host(victim.run.placement),
                 by=job.job,
                 why=victim.verdict.why,
                 escrow=found.placement,

@@ -2,13 +2,16 @@
 
 import pytest
 
-from tenure.domain.host import HostSpec
+from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import HostId, JobId, RunId
+from tenure.domain.reasons import EndCause, Reason, Why
 from tenure.domain.refusal import Refusal
 from tenure.events.catalogue import KINDS
 from tenure.events.fact import Lane
+from tenure.events.hosts import HostStateChanged
 from tenure.events.intake import JobCancelRequested, JobSubmitted
-from tenure.events.placing import RunStarted
+from tenure.events.placing import RunEnded, RunPreemptionRequested, RunStarted, RunStopRequested
+from tenure.events.policy import PolicyChanged
 from tenure.events.reports import (
     CheckpointReported,
     Heartbeat,
@@ -22,15 +25,16 @@ from tenure.events.reports import (
 )
 from tenure.log.feed import _numbers
 from tenure.log.port import check_ids
-from tenure.log.subjects import Subjects
+from tenure.log.subjects import Subjects, district_of
 from tests.contract.log_facts import hosts, intake, report, runs
 
 
 def test_a_kind_has_one_subject_in_its_lane() -> None:
     subjects = Subjects("h100")
-    assert subjects.of(JobSubmitted) == "tenure.h100.intake.JobSubmitted"
-    assert subjects.of(RunStarted) == "tenure.h100.place.runs.RunStarted"
-    assert len({subjects.of(kind) for kind in KINDS.values()}) == len(KINDS)
+    assert subjects.written(JobSubmitted) == "tenure.h100.intake.JobSubmitted"
+    assert subjects.written(RunStarted) == "tenure.h100.place.runs.RunStarted"
+    assert len({subjects.written(kind) for kind in KINDS.values()}) == len(KINDS)
+    assert subjects.of(intake(1)) == subjects.written(JobCancelRequested)
 
 
 def test_a_lane_s_pattern_matches_its_kinds_and_those_of_the_lanes_below() -> None:
@@ -38,7 +42,7 @@ def test_a_lane_s_pattern_matches_its_kinds_and_those_of_the_lanes_below() -> No
     for lane in Lane:
         start = subjects.in_lane(lane).removesuffix(">")
         for kind in KINDS.values():
-            assert subjects.of(kind).startswith(start) == lane.covers(kind.lane)
+            assert subjects.written(kind).startswith(start) == lane.covers(kind.lane)
 
 
 def test_the_subjects_of_several_kinds_do_not_depend_on_their_order() -> None:
@@ -55,9 +59,41 @@ def test_a_cluster_name_is_one_word(name: str) -> None:
 
 def test_reports_are_written_under_their_speaker_and_read_from_all() -> None:
     one, many = Subjects("h100", speaker=HostId("n1.lab")), Subjects("h100")
-    assert one.of(Heartbeat) == "tenure.h100.report.n1/lab.Heartbeat"
-    assert many.of(Heartbeat) == "tenure.h100.report.~.Heartbeat"
-    assert one.of_all([Heartbeat]) == many.of_all([Heartbeat]) == ["tenure.h100.report.*.Heartbeat"]
+    assert one.written(Heartbeat) == "tenure.h100.report.n1/lab.Heartbeat"
+    assert many.written(Heartbeat) == "tenure.h100.report.~.Heartbeat"
+    assert many.of_all([Heartbeat]) == ["tenure.h100.report.*.Heartbeat"]
+
+
+def test_what_agents_are_told_is_addressed_to_the_district_of_the_host() -> None:
+    subjects = Subjects("h100")
+    alone, other = HostId("h1"), HostId("h2")
+    assert district_of(alone) != district_of(other)
+    why = Why(rule="P10", reason=Reason.END_COMPLETED, numbers={})
+    of_run = {"at": 1, "run": RunId("j.1"), "job": JobId("j"), "why": why}
+    for only_on, district in ((alone, district_of(alone)), (None, "~")):
+        for fact in (
+            RunPreemptionRequested(**of_run, only_on=only_on, by="k"),
+            RunStopRequested(**of_run, only_on=only_on, by=None, cause_of_end=EndCause.CANCELLED),
+            RunEnded(**of_run, only_on=only_on, cause_of_end=EndCause.COMPLETED),
+        ):
+            assert subjects.of(fact) == f"tenure.h100.place.runs.{district}.{type(fact).__name__}"
+            assert subjects.vouches(subjects.of(fact), fact)
+            assert not subjects.vouches(f"tenure.h100.place.runs.{district_of(other)}.{type(fact).__name__}", fact)
+    changed = HostStateChanged(at=1, host=alone, state=HostState.HEALTHY, previous=None, last_seen=1, why=why)
+    assert subjects.of(changed) == f"tenure.h100.place.hosts.{district_of(alone)}.HostStateChanged"
+    assert subjects.of_all([RunEnded]) == ["tenure.h100.place.runs.*.RunEnded"]
+
+
+def test_an_agent_of_one_host_reads_what_is_of_its_host_and_of_several() -> None:
+    own = Subjects("h100", speaker=HostId("n1.lab"))
+    district = district_of(HostId("n1.lab"))
+    assert own.of_all([RunEnded, ReplicasStarted, PolicyChanged]) == [
+        "tenure.h100.budget.PolicyChanged",
+        f"tenure.h100.place.runs.{district}.RunEnded",
+        "tenure.h100.place.runs.~.RunEnded",
+        "tenure.h100.report.n1/lab.ReplicasStarted",
+        "tenure.h100.report.~.ReplicasStarted",
+    ]
 
 
 def test_a_fact_counts_only_where_its_kind_belongs() -> None:
@@ -65,7 +101,7 @@ def test_a_fact_counts_only_where_its_kind_belongs() -> None:
     made = [intake(1), runs(1), hosts(1), report(1)]
     for fact in made:
         for other in made:
-            assert subjects.vouches(subjects.of(type(other)), fact) == (fact is other)
+            assert subjects.vouches(subjects.of(other), fact) == (fact is other)
     assert not subjects.vouches("tenure.h200.intake.JobCancelRequested", intake(1))
 
 
@@ -88,8 +124,8 @@ def test_a_speaker_says_nothing_of_other_hosts() -> None:
         ]
         assert {type(fact) for fact in said} == {kind for kind in KINDS.values() if kind.lane is Lane.REPORT}
         for fact in said:
-            assert subjects.vouches(subjects.of(type(fact)), fact) == (host == "h1")
-            assert Subjects("h100").vouches(Subjects("h100").of(type(fact)), fact), "who speaks for many, for all"
+            assert subjects.vouches(subjects.of(fact), fact) == (host == "h1")
+            assert Subjects("h100").vouches(Subjects("h100").of(fact), fact), "who speaks for many, for all"
 
 
 @pytest.mark.parametrize("reply", ["$JS.ACK.s.c.1.70.9.1700000000.3", "$JS.ACK.dom.acc.s.c.1.70.9.1700000000.3.rnd"])
