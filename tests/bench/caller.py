@@ -1,7 +1,8 @@
 """The caller of the bench `load`, a process of its own: submits at a rate, whether answers come or not.
 
-`python -m tests.bench.caller ADDRESS RATE SECONDS BACKLOG USERS FILE`: the ids of acknowledged jobs go to FILE, and a
-JSON object of what became of all to stdout. USERS are names with commas between them, who submit in turn.
+`python -m tests.bench.caller ADDRESS RATE SECONDS BACKLOG USERS FILE [WORD ...]`: the ids of acknowledged jobs go to
+FILE, and a JSON object of what became of all to stdout. USERS are names with commas between them, who submit in turn;
+WORDs are the command of the jobs (`true`).
 """
 
 import asyncio
@@ -32,8 +33,11 @@ IN_FLIGHT_MAX = 4_000
 class Caller:
     """Submissions under way, and what became of them."""
 
-    def __init__(self, stub: "JobsAsyncStub", *, backlog: int, name: str, users: Sequence[str]) -> None:
+    def __init__(
+        self, stub: "JobsAsyncStub", *, backlog: int, name: str, users: Sequence[str], command: Sequence[str]
+    ) -> None:
         self._stub, self._backlog, self._name, self._users = stub, backlog, name, users
+        self._command = command
         self.acknowledged: list[str] = []
         self.refused: Counter[str] = Counter()
         self.waits_ms: list[float] = []
@@ -66,7 +70,7 @@ class Caller:
         self.in_flight += 1
         began = time.monotonic()
         runs = number % RUNS_EVERY == 0
-        spec = JobSpec(budget="a", user=self._users[number % len(self._users)], command=["true"])
+        spec = JobSpec(budget="a", user=self._users[number % len(self._users)], command=self._command)
         spec.gpus_per_replica, spec.replicas = (1, 1) if runs else (8, 16)
         spec.min_runtime_ms = 10_000 if runs else 900_000
         request = SubmitRequest(job=spec, idempotency_key=f"{self._name}-{number}")
@@ -95,10 +99,12 @@ class Caller:
                 await asyncio.sleep(0.5)
 
 
-async def drive(address: str, rate: int, seconds: int, backlog: int, users: str, file: Path) -> None:
+async def drive(
+    address: str, rate: int, seconds: int, backlog: int, users: str, file: Path, *, command: Sequence[str]
+) -> None:
     """Submit, wait for the rest, tell."""
     async with grpc.aio.insecure_channel(address) as channel:
-        caller = Caller(JobsStub(channel), backlog=backlog, name=file.name, users=users.split(","))
+        caller = Caller(JobsStub(channel), backlog=backlog, name=file.name, users=users.split(","), command=command)
         began = time.monotonic()
         for number in range(rate * seconds):
             ahead = began + number / rate - time.monotonic()
@@ -122,5 +128,5 @@ async def drive(address: str, rate: int, seconds: int, backlog: int, users: str,
 
 
 if __name__ == "__main__":
-    address, rate, seconds, backlog, users, file = sys.argv[1:]
-    asyncio.run(drive(address, int(rate), int(seconds), int(backlog), users, Path(file)))
+    address, rate, seconds, backlog, users, file, *command = sys.argv[1:]
+    asyncio.run(drive(address, int(rate), int(seconds), int(backlog), users, Path(file), command=command or ["true"]))

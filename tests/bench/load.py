@@ -25,6 +25,7 @@ from tenure.domain.ids import LOG_START
 from tenure.events.budgets import JobRejected
 from tenure.events.intake import JobSubmitted
 from tenure.events.placing import JobFinished, RunAssigned
+from tenure.log.access import Access
 from tenure.log.jetstream import JetStreamLog
 from tenure.runtime.data_dir import DataDir
 from tenure.runtime.reader import reader_access
@@ -80,7 +81,7 @@ def measured(load: Load) -> dict[str, object]:
         told = [Path(folder) / f"acknowledged{number}" for number in range(CALLERS)]
         figures = load(stack, system, told)
         print(json.dumps(figures), file=sys.stderr, flush=True)
-        left = asyncio.run(counted(system, [file for file in told if file.exists()]))
+        left = asyncio.run(counted(*log_of(system), [file for file in told if file.exists()]))
         died = sum(system.children().get(name) != pid for name, pid in before.items())
         return {**figures, **left, **untouched(system, held), "processes_that_died": died}
 
@@ -197,11 +198,16 @@ def overloaded(stack: ExitStack, system: System, told: Sequence[Path], *, rate: 
     }
 
 
-async def counted(system: System, told: Sequence[Path]) -> dict[str, int]:
-    """What the log has of what was acknowledged, when all of it is over."""
+def log_of(system: System) -> tuple[Access, str]:
+    """How its log is read, and its name."""
     endpoint = DataDir(system.data).endpoint()
     assert endpoint is not None, "it is running"
-    log = await JetStreamLog.connect(reader_access(endpoint), cluster=endpoint.cluster)
+    return reader_access(endpoint), endpoint.cluster
+
+
+async def counted(access: str | Access, cluster: str, told: Sequence[Path]) -> dict[str, int]:
+    """What the log has of what was acknowledged, when all of it is over."""
+    log = await JetStreamLog.connect(access, cluster=cluster)
     acknowledged = {job for path in told for job in path.read_text().split()}
     submitted: Counter[str] = Counter()
     keys: Counter[str] = Counter()

@@ -153,7 +153,7 @@ class AgentProcess(Process):
             agent=self.name,
             data=self.folder,
             checkpoints=self.checkpoints,
-            providers={spec.host: _Gpus(spec) for spec in self.specs},
+            providers={spec.host: Gpus(spec) for spec in self.specs},
             clock=clock,
             policy=self.policy,
         )
@@ -179,7 +179,7 @@ class AgentProcess(Process):
         return [] if self._hands is None else list(self._hands._tasks)
 
 
-class _Gpus:
+class Gpus:
     """GPUs that all work, and of which nobody knows how busy they are."""
 
     def __init__(self, spec: HostSpec) -> None:
