@@ -21,7 +21,7 @@ GENERATED ?= .
 
 .DEFAULT_GOAL := install
 .DELETE_ON_ERROR:
-.PHONY: install help demo up test sim-soak fuzz check lint types imports protos architecture bench proto dashboards pictures \
+.PHONY: install help demo up test sim-soak fuzz check lint types imports protos architecture bench proto api dashboards pictures \
 	lock sbom audit clean
 
 ## install      .venv with everything of requirements.lock, and the command .venv/bin/tenure (the default)
@@ -98,11 +98,15 @@ architecture: $(READY)
 bench: $(READY)
 	@$(BIN)/python -m tests.bench.report $(ARGS)
 
-## proto        make tenure/v1 from proto/ again
+## proto        make tenure/v1 from proto/ again; then make api
 proto: $(READY)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc --proto_path=proto \
 		--python_out=$(GENERATED) --grpc_python_out=$(GENERATED) \
 		--mypy_out=quiet:$(GENERATED) --mypy_grpc_out=quiet:$(GENERATED) $(PROTOS)
+
+## api          the reference in docs/api.md from proto/ again
+api: $(READY)
+	@$(BIN)/python -m tests.checks.api_page
 
 ## dashboards   Grafana's JSON and docs/dashboards.md from deploy/grafana/ again
 dashboards: $(READY)

@@ -20,6 +20,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Budget(_message.Message):
+    """A budget of the tree."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PATH_FIELD_NUMBER: _builtins.int
@@ -39,6 +41,7 @@ class Budget(_message.Message):
     NO_MANAGERS_FIELD_NUMBER: _builtins.int
     NO_MEMBERS_FIELD_NUMBER: _builtins.int
     path: _builtins.str
+    """Names from the top, with / between them: science/chem."""
     share_percent: _builtins.float
     """Percent of its parent."""
     fraction: _builtins.float
@@ -46,20 +49,28 @@ class Budget(_message.Message):
     users_equal: _builtins.bool
     """A leaf that treats its users as children of equal share. In a merge: absent keeps what there is."""
     leaf: _builtins.bool
+    """Whether it funds jobs: it has no children. Told, not set; so are the figures below."""
     charged_gpu_ms: _builtins.int
-    """Over the lookback window, at the instant of the latest ranking."""
+    """Charged over the lookback window, at the instant of the latest ranking; so are the two below."""
     commitment_gpu_ms: _builtins.int
+    """Protected time still ahead of its runs, times their GPUs."""
     entitlement_gpu_ms: _builtins.int
+    """Its fraction of the available GPUs, over the lookback window."""
     jobs_queued: _builtins.int
+    """Jobs of it and of all below it that wait."""
     jobs_running: _builtins.int
+    """Those that start, run or stop."""
     gpus_allocated: _builtins.int
+    """GPUs held by its allocated runs, and of all below it."""
     gpus_unallocated: _builtins.int
+    """GPUs held by its unallocated runs, and of all below it."""
     no_managers: _builtins.bool
-    """In a merge: take all away."""
+    """In a merge: take all managers away."""
     no_members: _builtins.bool
+    """In a merge: take all members away."""
     @_builtins.property
     def managers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """In a merge: empty keeps those that there are."""
+        """Who manages it, users and group:NAME. In a merge: empty keeps those that there are."""
 
     @_builtins.property
     def members(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -99,6 +110,8 @@ Global___Budget: _TypeAlias = Budget  # noqa: Y015
 
 @_typing.final
 class GetTreeRequest(_message.Message):
+    """It has no fields."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -114,6 +127,8 @@ Global___GetTreeRequest: _TypeAlias = GetTreeRequest  # noqa: Y015
 
 @_typing.final
 class GetTreeResponse(_message.Message):
+    """The tree."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     BUDGETS_FIELD_NUMBER: _builtins.int
@@ -121,7 +136,9 @@ class GetTreeResponse(_message.Message):
     position: _builtins.int
     """Position of the tree's last change: send it back with SetShares."""
     @_builtins.property
-    def budgets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Budget]: ...
+    def budgets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Budget]:
+        """In order of path."""
+
     def __init__(
         self,
         *,
@@ -138,6 +155,8 @@ Global___GetTreeResponse: _TypeAlias = GetTreeResponse  # noqa: Y015
 
 @_typing.final
 class SetSharesRequest(_message.Message):
+    """A change of the tree."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     BUDGETS_FIELD_NUMBER: _builtins.int
@@ -147,9 +166,11 @@ class SetSharesRequest(_message.Message):
     COMMENT_FIELD_NUMBER: _builtins.int
     EXPECTED_POSITION_FIELD_NUMBER: _builtins.int
     merge: _builtins.bool
+    """Whether `budgets` is a change of the tree that there is, not a whole tree."""
     user: _builtins.str
     """Empty: the caller. Only an admin may name another."""
     comment: _builtins.str
+    """Why, for the history."""
     expected_position: _builtins.int
     """Refuse (ABORTED) if the tree has changed since this position; 0: whatever it is."""
     @_builtins.property
@@ -180,10 +201,13 @@ Global___SetSharesRequest: _TypeAlias = SetSharesRequest  # noqa: Y015
 
 @_typing.final
 class SetSharesResponse(_message.Message):
+    """The change was written."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     POSITION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
+    """Where it stands in the log."""
     def __init__(
         self,
         *,
@@ -199,6 +223,8 @@ Global___SetSharesResponse: _TypeAlias = SetSharesResponse  # noqa: Y015
 
 @_typing.final
 class BudgetHistoryRequest(_message.Message):
+    """Whose history."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PATH_FIELD_NUMBER: _builtins.int
@@ -219,11 +245,15 @@ Global___BudgetHistoryRequest: _TypeAlias = BudgetHistoryRequest  # noqa: Y015
 
 @_typing.final
 class BudgetHistoryResponse(_message.Message):
+    """The history."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CHANGES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___BudgetChange]: ...
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___BudgetChange]:
+        """Oldest first."""
+
     def __init__(
         self,
         *,
@@ -239,6 +269,8 @@ Global___BudgetHistoryResponse: _TypeAlias = BudgetHistoryResponse  # noqa: Y015
 
 @_typing.final
 class BudgetChange(_message.Message):
+    """One change of one budget's share."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     POSITION_FIELD_NUMBER: _builtins.int
@@ -252,17 +284,25 @@ class BudgetChange(_message.Message):
     ASKED_HOW_FIELD_NUMBER: _builtins.int
     ASKED_FROM_FIELD_NUMBER: _builtins.int
     position: _builtins.int
+    """Where it stands in the log."""
     at_ms: _builtins.int
+    """When."""
     by: _builtins.str
+    """The user it is about."""
     comment: _builtins.str
+    """What they gave as the reason."""
     path: _builtins.str
+    """The budget."""
     share_percent_before: _builtins.float
-    """Absent: the budget did not exist before / does not exist after."""
+    """Percent of its parent until then. Absent: the budget did not exist before."""
     share_percent_after: _builtins.float
+    """Percent of its parent from then on. Absent: the budget does not exist any more."""
     asked_by: _builtins.str
-    """Who really asked, how they were known, and from which address; empty for changes of earlier versions."""
+    """Who really asked. This and the next two are empty for changes of earlier versions."""
     asked_how: _builtins.str
+    """How they were known: uid 1000, token of an issuer, a certificate."""
     asked_from: _builtins.str
+    """The address they called from."""
     def __init__(
         self,
         *,
@@ -294,6 +334,8 @@ Global___BudgetChange: _TypeAlias = BudgetChange  # noqa: Y015
 
 @_typing.final
 class BudgetReportRequest(_message.Message):
+    """Of which time, and of which budgets."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SINCE_MS_FIELD_NUMBER: _builtins.int
@@ -302,6 +344,7 @@ class BudgetReportRequest(_message.Message):
     since_ms: _builtins.int
     """Defaults: the lookback window up to now. At most ten years: the answer says from when on it is."""
     until_ms: _builtins.int
+    """The end of that time; 0: now."""
     path: _builtins.str
     """A budget and everything below it; empty: all."""
     def __init__(
@@ -321,6 +364,8 @@ Global___BudgetReportRequest: _TypeAlias = BudgetReportRequest  # noqa: Y015
 
 @_typing.final
 class BudgetReportResponse(_message.Message):
+    """The report."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ROWS_FIELD_NUMBER: _builtins.int
@@ -328,11 +373,15 @@ class BudgetReportResponse(_message.Message):
     UNTIL_MS_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     since_ms: _builtins.int
+    """The time it is about."""
     until_ms: _builtins.int
+    """Its end."""
     position: _builtins.int
     """Position the figures were read up to."""
     @_builtins.property
-    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___BudgetReportRow]: ...
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___BudgetReportRow]:
+        """One a budget."""
+
     def __init__(
         self,
         *,
@@ -351,6 +400,8 @@ Global___BudgetReportResponse: _TypeAlias = BudgetReportResponse  # noqa: Y015
 
 @_typing.final
 class BudgetReportRow(_message.Message):
+    """What one budget was owed and got. A budget with children has the sums of its leaves."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PATH_FIELD_NUMBER: _builtins.int
@@ -361,13 +412,19 @@ class BudgetReportRow(_message.Message):
     ENTITLEMENT_GPU_MS_FIELD_NUMBER: _builtins.int
     REFUNDED_GPU_MS_FIELD_NUMBER: _builtins.int
     path: _builtins.str
+    """The budget."""
     leaf: _builtins.bool
+    """Whether it funds jobs."""
     owed_gpu_ms: _builtins.int
     """Hour by hour: the smaller of its share of the available capacity and its demand."""
     delivered_gpu_ms: _builtins.int
+    """What was charged: occupancy of its allocated runs, less refunds."""
     unallocated_gpu_ms: _builtins.int
+    """Occupancy of its unallocated runs: free."""
     entitlement_gpu_ms: _builtins.int
+    """Its fraction of the available GPUs over that time."""
     refunded_gpu_ms: _builtins.int
+    """Work lost to host faults, not charged (P2)."""
     def __init__(
         self,
         *,

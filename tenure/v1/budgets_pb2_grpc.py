@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class BudgetsStub:
-    """Missing associated documentation comment in .proto file."""
+    """The tree of budgets: who may use which fraction of the GPU time, and what they got.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -57,30 +58,34 @@ class BudgetsStub:
 
 
 class BudgetsServicer:
-    """Missing associated documentation comment in .proto file."""
+    """The tree of budgets: who may use which fraction of the GPU time, and what they got.
+    """
 
     def GetTree(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All budgets in order of path, with their standing in the latest ranking and their jobs.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetShares(self, request, context):
-        """All or nothing. Refused when shares do not fit, or when a budget with queued or running jobs would go; with
-        PERMISSION_DENIED when the caller may not make one of the changes (docs/security.md).
+        """All or nothing. INVALID_ARGUMENT: shares do not fit; FAILED_PRECONDITION: a budget with unfinished jobs would go;
+        PERMISSION_DENIED: the caller may not make one of the changes; ABORTED: the tree is not that of expected_position.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def History(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Every change of a share, oldest first. NOT_FOUND: there never was such a budget.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Report(self, request, context):
-        """Owed and delivered per budget, read from ClickHouse.
+        """Owed and delivered per budget, read from ClickHouse. NOT_FOUND: there is no such budget;
+        UNAVAILABLE: ClickHouse is away.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -118,7 +123,8 @@ def add_BudgetsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Budgets:
-    """Missing associated documentation comment in .proto file."""
+    """The tree of budgets: who may use which fraction of the GPU time, and what they got.
+    """
 
     @staticmethod
     def GetTree(request,

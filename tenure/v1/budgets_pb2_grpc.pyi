@@ -27,38 +27,53 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class BudgetsStub:
+    """The tree of budgets: who may use which fraction of the GPU time, and what they got."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> BudgetsAsyncStub: ...
     GetTree: _grpc.UnaryUnaryMultiCallable[_budgets_pb2.GetTreeRequest, _budgets_pb2.GetTreeResponse]
+    """All budgets in order of path, with their standing in the latest ranking and their jobs."""
     SetShares: _grpc.UnaryUnaryMultiCallable[_budgets_pb2.SetSharesRequest, _budgets_pb2.SetSharesResponse]
-    """All or nothing. Refused when shares do not fit, or when a budget with queued or running jobs would go; with
-    PERMISSION_DENIED when the caller may not make one of the changes (docs/security.md).
+    """All or nothing. INVALID_ARGUMENT: shares do not fit; FAILED_PRECONDITION: a budget with unfinished jobs would go;
+    PERMISSION_DENIED: the caller may not make one of the changes; ABORTED: the tree is not that of expected_position.
     """
     History: _grpc.UnaryUnaryMultiCallable[_budgets_pb2.BudgetHistoryRequest, _budgets_pb2.BudgetHistoryResponse]
+    """Every change of a share, oldest first. NOT_FOUND: there never was such a budget."""
     Report: _grpc.UnaryUnaryMultiCallable[_budgets_pb2.BudgetReportRequest, _budgets_pb2.BudgetReportResponse]
-    """Owed and delivered per budget, read from ClickHouse."""
+    """Owed and delivered per budget, read from ClickHouse. NOT_FOUND: there is no such budget;
+    UNAVAILABLE: ClickHouse is away.
+    """
 
 @_typing.type_check_only
 class BudgetsAsyncStub(BudgetsStub):
+    """The tree of budgets: who may use which fraction of the GPU time, and what they got."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetTree: _aio.UnaryUnaryMultiCallable[_budgets_pb2.GetTreeRequest, _budgets_pb2.GetTreeResponse]  # type: ignore[assignment]
+    """All budgets in order of path, with their standing in the latest ranking and their jobs."""
     SetShares: _aio.UnaryUnaryMultiCallable[_budgets_pb2.SetSharesRequest, _budgets_pb2.SetSharesResponse]  # type: ignore[assignment]
-    """All or nothing. Refused when shares do not fit, or when a budget with queued or running jobs would go; with
-    PERMISSION_DENIED when the caller may not make one of the changes (docs/security.md).
+    """All or nothing. INVALID_ARGUMENT: shares do not fit; FAILED_PRECONDITION: a budget with unfinished jobs would go;
+    PERMISSION_DENIED: the caller may not make one of the changes; ABORTED: the tree is not that of expected_position.
     """
     History: _aio.UnaryUnaryMultiCallable[_budgets_pb2.BudgetHistoryRequest, _budgets_pb2.BudgetHistoryResponse]  # type: ignore[assignment]
+    """Every change of a share, oldest first. NOT_FOUND: there never was such a budget."""
     Report: _aio.UnaryUnaryMultiCallable[_budgets_pb2.BudgetReportRequest, _budgets_pb2.BudgetReportResponse]  # type: ignore[assignment]
-    """Owed and delivered per budget, read from ClickHouse."""
+    """Owed and delivered per budget, read from ClickHouse. NOT_FOUND: there is no such budget;
+    UNAVAILABLE: ClickHouse is away.
+    """
 
 class BudgetsServicer(metaclass=_abc_1.ABCMeta):
+    """The tree of budgets: who may use which fraction of the GPU time, and what they got."""
+
     @_abc_1.abstractmethod
     def GetTree(
         self,
         request: _budgets_pb2.GetTreeRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_budgets_pb2.GetTreeResponse, _abc.Awaitable[_budgets_pb2.GetTreeResponse]]: ...
+    ) -> _typing.Union[_budgets_pb2.GetTreeResponse, _abc.Awaitable[_budgets_pb2.GetTreeResponse]]:
+        """All budgets in order of path, with their standing in the latest ranking and their jobs."""
 
     @_abc_1.abstractmethod
     def SetShares(
@@ -66,8 +81,8 @@ class BudgetsServicer(metaclass=_abc_1.ABCMeta):
         request: _budgets_pb2.SetSharesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_budgets_pb2.SetSharesResponse, _abc.Awaitable[_budgets_pb2.SetSharesResponse]]:
-        """All or nothing. Refused when shares do not fit, or when a budget with queued or running jobs would go; with
-        PERMISSION_DENIED when the caller may not make one of the changes (docs/security.md).
+        """All or nothing. INVALID_ARGUMENT: shares do not fit; FAILED_PRECONDITION: a budget with unfinished jobs would go;
+        PERMISSION_DENIED: the caller may not make one of the changes; ABORTED: the tree is not that of expected_position.
         """
 
     @_abc_1.abstractmethod
@@ -75,7 +90,8 @@ class BudgetsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _budgets_pb2.BudgetHistoryRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_budgets_pb2.BudgetHistoryResponse, _abc.Awaitable[_budgets_pb2.BudgetHistoryResponse]]: ...
+    ) -> _typing.Union[_budgets_pb2.BudgetHistoryResponse, _abc.Awaitable[_budgets_pb2.BudgetHistoryResponse]]:
+        """Every change of a share, oldest first. NOT_FOUND: there never was such a budget."""
 
     @_abc_1.abstractmethod
     def Report(
@@ -83,6 +99,8 @@ class BudgetsServicer(metaclass=_abc_1.ABCMeta):
         request: _budgets_pb2.BudgetReportRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_budgets_pb2.BudgetReportResponse, _abc.Awaitable[_budgets_pb2.BudgetReportResponse]]:
-        """Owed and delivered per budget, read from ClickHouse."""
+        """Owed and delivered per budget, read from ClickHouse. NOT_FOUND: there is no such budget;
+        UNAVAILABLE: ClickHouse is away.
+        """
 
 def add_BudgetsServicer_to_server(servicer: BudgetsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

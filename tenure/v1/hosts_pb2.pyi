@@ -20,6 +20,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Host(_message.Message):
+    """A machine with GPUs."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HOST_FIELD_NUMBER: _builtins.int
@@ -38,15 +40,23 @@ class Host(_message.Message):
     ACCEPTS_FIELD_NUMBER: _builtins.int
     SIGNALS_FIELD_NUMBER: _builtins.int
     host: _builtins.str
+    """Its name."""
     cluster: _builtins.str
+    """The GPU cluster it belongs to."""
     block: _builtins.str
+    """Its rack or leaf switch; with / where blocks lie in larger ones."""
     gpu_type: _builtins.str
+    """The kind of its GPUs, such as H100."""
     gpus: _builtins.int
+    """How many it has."""
     gpus_held: _builtins.int
+    """How many of them runs hold."""
     state: _builtins.str
     """healthy, suspect, draining, drained, repairing, probation, failed, lost."""
     last_seen_ms: _builtins.int
+    """When it was heard last."""
     comment: _builtins.str
+    """Why it is in that state."""
     empty_at_ms: _builtins.int
     """When a draining host will be empty at the latest by the contracts of its runs; 0 when it is empty or not draining."""
     waits_for: _builtins.str
@@ -56,7 +66,9 @@ class Host(_message.Message):
     accepts: _builtins.bool
     """Until then it takes contracts that end before (a maintenance window)."""
     @_builtins.property
-    def runs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def runs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is on it, by id."""
+
     @_builtins.property
     def signals(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostSignal]:
         """What its devices and its system say of its health and is not over, gravest first."""
@@ -108,12 +120,17 @@ class HostSignal(_message.Message):
     device: _builtins.str
     """A GPU's PCI address, a port, a disk, or host."""
     code: _builtins.str
+    """What is wrong: a word of docs/health.md, such as xid_79."""
     severity: _builtins.str
     """watch, drain, fatal: what it asks for at most."""
     text: _builtins.str
+    """The same for people."""
     count: _builtins.int
+    """How often it was seen."""
     first_at_ms: _builtins.int
+    """When it was seen first."""
     last_at_ms: _builtins.int
+    """When it was seen last."""
     evidence: _builtins.str
     """The line it was read from."""
     def __init__(
@@ -139,11 +156,15 @@ Global___HostSignal: _TypeAlias = HostSignal  # noqa: Y015
 
 @_typing.final
 class ListHostsRequest(_message.Message):
+    """Which hosts."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     STATES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def states(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in Host.state; none: all."""
+
     def __init__(
         self,
         *,
@@ -159,11 +180,15 @@ Global___ListHostsRequest: _TypeAlias = ListHostsRequest  # noqa: Y015
 
 @_typing.final
 class ListHostsResponse(_message.Message):
+    """The hosts."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HOSTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Host]: ...
+    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Host]:
+        """In order of name."""
+
     def __init__(
         self,
         *,
@@ -179,6 +204,8 @@ Global___ListHostsResponse: _TypeAlias = ListHostsResponse  # noqa: Y015
 
 @_typing.final
 class DrainHostRequest(_message.Message):
+    """An order to empty a host."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HOST_FIELD_NUMBER: _builtins.int
@@ -188,11 +215,15 @@ class DrainHostRequest(_message.Message):
     DEADLINE_MS_FIELD_NUMBER: _builtins.int
     ACCEPTS_FIELD_NUMBER: _builtins.int
     host: _builtins.str
+    """Its name."""
     user: _builtins.str
     """Empty: the caller. Only an admin may name another; so in Resume and CompleteRepair."""
     comment: _builtins.str
+    """Why, for those who wait. It must be given."""
     fatal: _builtins.bool
+    """End its runs now, protected or not."""
     deadline_ms: _builtins.int
+    """When it is to be empty; 0: no such time."""
     accepts: _builtins.bool
     """A maintenance window begins at the deadline: until then the host takes contracts that end before it."""
     def __init__(
@@ -215,11 +246,15 @@ Global___DrainHostRequest: _TypeAlias = DrainHostRequest  # noqa: Y015
 
 @_typing.final
 class DrainHostResponse(_message.Message):
+    """The order was written."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HOST_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def host(self) -> Global___Host: ...
+    def host(self) -> Global___Host:
+        """The host, a moment after."""
+
     def __init__(
         self,
         *,
@@ -235,14 +270,19 @@ Global___DrainHostResponse: _TypeAlias = DrainHostResponse  # noqa: Y015
 
 @_typing.final
 class ResumeHostRequest(_message.Message):
+    """An order to take runs again."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HOST_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
     COMMENT_FIELD_NUMBER: _builtins.int
     host: _builtins.str
+    """Its name."""
     user: _builtins.str
+    """Empty: the caller."""
     comment: _builtins.str
+    """What was done."""
     def __init__(
         self,
         *,
@@ -260,11 +300,15 @@ Global___ResumeHostRequest: _TypeAlias = ResumeHostRequest  # noqa: Y015
 
 @_typing.final
 class ResumeHostResponse(_message.Message):
+    """The order was written."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HOST_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def host(self) -> Global___Host: ...
+    def host(self) -> Global___Host:
+        """The host, a moment after."""
+
     def __init__(
         self,
         *,
@@ -280,14 +324,19 @@ Global___ResumeHostResponse: _TypeAlias = ResumeHostResponse  # noqa: Y015
 
 @_typing.final
 class CompleteRepairRequest(_message.Message):
+    """News of a repair."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HOST_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
     COMMENT_FIELD_NUMBER: _builtins.int
     host: _builtins.str
+    """Its name."""
     user: _builtins.str
+    """Empty: the caller."""
     comment: _builtins.str
+    """What was done."""
     def __init__(
         self,
         *,
@@ -305,11 +354,15 @@ Global___CompleteRepairRequest: _TypeAlias = CompleteRepairRequest  # noqa: Y015
 
 @_typing.final
 class CompleteRepairResponse(_message.Message):
+    """The news was written."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HOST_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def host(self) -> Global___Host: ...
+    def host(self) -> Global___Host:
+        """The host, a moment after."""
+
     def __init__(
         self,
         *,
@@ -325,6 +378,8 @@ Global___CompleteRepairResponse: _TypeAlias = CompleteRepairResponse  # noqa: Y0
 
 @_typing.final
 class HostReportRequest(_message.Message):
+    """Since when."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SINCE_MS_FIELD_NUMBER: _builtins.int
@@ -345,6 +400,8 @@ Global___HostReportRequest: _TypeAlias = HostReportRequest  # noqa: Y015
 
 @_typing.final
 class HostReportResponse(_message.Message):
+    """The numbers of the hosts."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SINCE_MS_FIELD_NUMBER: _builtins.int
@@ -361,28 +418,41 @@ class HostReportResponse(_message.Message):
     CAUSES_FIELD_NUMBER: _builtins.int
     INCIDENTS_FIELD_NUMBER: _builtins.int
     since_ms: _builtins.int
+    """The time it is about."""
     until_ms: _builtins.int
+    """Its end."""
     hosts: _builtins.int
+    """How many hosts there are."""
     gpus: _builtins.int
+    """How many GPUs they have."""
     availability: _builtins.float
     """1 - GPU-time out of service / GPU-time of all hosts; absent when there are none."""
     out_gpu_ms: _builtins.int
+    """GPU-time out of service."""
     refunded_gpu_ms: _builtins.int
     """Of runs lost with hosts, given back to their budgets (P2)."""
     automatic_share: _builtins.float
     """Of unplanned incidents that are over, those that ended without a person; absent when there are none."""
     @_builtins.property
     def detect(self) -> Global___Spread:
-        """From the first sign to the verdict; from the verdict to empty; from empty to back in service."""
+        """From the first sign to the verdict."""
 
     @_builtins.property
-    def drain(self) -> Global___Spread: ...
+    def drain(self) -> Global___Spread:
+        """From the verdict to empty."""
+
     @_builtins.property
-    def repair(self) -> Global___Spread: ...
+    def repair(self) -> Global___Spread:
+        """From empty to back in service."""
+
     @_builtins.property
-    def causes(self) -> _containers.RepeatedCompositeFieldContainer[Global___IncidentCause]: ...
+    def causes(self) -> _containers.RepeatedCompositeFieldContainer[Global___IncidentCause]:
+        """Incidents by their cause."""
+
     @_builtins.property
-    def incidents(self) -> _containers.RepeatedCompositeFieldContainer[Global___Incident]: ...
+    def incidents(self) -> _containers.RepeatedCompositeFieldContainer[Global___Incident]:
+        """Each of them, in the order in which they began."""
+
     def __init__(
         self,
         *,
@@ -417,6 +487,8 @@ Global___HostReportResponse: _TypeAlias = HostReportResponse  # noqa: Y015
 
 @_typing.final
 class Spread(_message.Message):
+    """Lengths of time."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     COUNT_FIELD_NUMBER: _builtins.int
@@ -424,9 +496,13 @@ class Spread(_message.Message):
     P90_MS_FIELD_NUMBER: _builtins.int
     LONGEST_MS_FIELD_NUMBER: _builtins.int
     count: _builtins.int
+    """How many there are."""
     p50_ms: _builtins.int
+    """Their median."""
     p90_ms: _builtins.int
+    """What nine of ten do not exceed."""
     longest_ms: _builtins.int
+    """The longest."""
     def __init__(
         self,
         *,
@@ -445,6 +521,8 @@ Global___Spread: _TypeAlias = Spread  # noqa: Y015
 
 @_typing.final
 class IncidentCause(_message.Message):
+    """Incidents of one cause."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     REASON_FIELD_NUMBER: _builtins.int
@@ -455,9 +533,13 @@ class IncidentCause(_message.Message):
     reason: _builtins.str
     """A reason, as in `tenure why`; host_drain_requested are planned ones."""
     automatic: _builtins.int
+    """How many ended without a person."""
     human: _builtins.int
+    """How many a person ended."""
     still_open: _builtins.int
+    """How many are not over."""
     refunded_gpu_ms: _builtins.int
+    """Work lost in them and not charged."""
     def __init__(
         self,
         *,
@@ -477,6 +559,8 @@ Global___IncidentCause: _TypeAlias = IncidentCause  # noqa: Y015
 
 @_typing.final
 class Incident(_message.Message):
+    """From a host's leaving service to its return."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     INCIDENT_FIELD_NUMBER: _builtins.int
@@ -491,17 +575,27 @@ class Incident(_message.Message):
     COMMENT_FIELD_NUMBER: _builtins.int
     REFUNDED_GPU_MS_FIELD_NUMBER: _builtins.int
     incident: _builtins.str
+    """Its id."""
     host: _builtins.str
+    """The host."""
     reason: _builtins.str
+    """Why it left, as in `tenure why`."""
     ending: _builtins.str
     """automatic, human, open."""
     state: _builtins.str
+    """The state the host is in now, or was in last."""
     began_ms: _builtins.int
+    """When it left service."""
     drained_ms: _builtins.int
+    """When it was empty; 0: not yet."""
     ended_ms: _builtins.int
+    """When it was back; 0: not yet."""
     by: _builtins.str
+    """Who brought it back; empty: nobody had to."""
     comment: _builtins.str
+    """What they said of it."""
     refunded_gpu_ms: _builtins.int
+    """Work lost in it and not charged."""
     def __init__(
         self,
         *,
@@ -527,6 +621,8 @@ Global___Incident: _TypeAlias = Incident  # noqa: Y015
 
 @_typing.final
 class FragmentationRequest(_message.Message):
+    """It has no fields."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -542,11 +638,14 @@ Global___FragmentationRequest: _TypeAlias = FragmentationRequest  # noqa: Y015
 
 @_typing.final
 class FragmentationResponse(_message.Message):
+    """One answer for each kind of host."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     POOLS_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
     now_ms: _builtins.int
+    """When this was so."""
     @_builtins.property
     def pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoolFragmentation]:
         """In order of cluster and GPU type: no gang spans two of them."""
@@ -585,14 +684,21 @@ class PoolFragmentation(_message.Message):
     GPUS_PAST_PROTECTION_FIELD_NUMBER: _builtins.int
     PROSPECTS_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
+    """The GPU cluster."""
     gpu_type: _builtins.str
+    """The kind of GPUs."""
     hosts: _builtins.int
+    """Hosts that take runs."""
     gpus: _builtins.int
+    """Their GPUs."""
     gpus_free: _builtins.int
+    """Those that nobody holds."""
     hosts_with_gpus_free: _builtins.int
+    """Hosts that have some."""
     largest_hole: _builtins.int
     """Most free GPUs on one host."""
     hosts_wholly_free: _builtins.int
+    """Hosts on which nothing is held."""
     gpus_giving_way: _builtins.int
     """Held by runs that give way at once: unallocated ones (P5), and those that are stopping already."""
     gpus_in_escrow: _builtins.int
@@ -640,6 +746,7 @@ class Prospect(_message.Message):
     PLACEABLE_FIELD_NUMBER: _builtins.int
     IF_P5_GIVES_FIELD_NUMBER: _builtins.int
     at_ms: _builtins.int
+    """The instant."""
     @_builtins.property
     def placeable(self) -> Global___Placeable:
         """Of what is free, gives way at once, or whose protection ends from now until then."""
@@ -665,12 +772,15 @@ Global___Prospect: _TypeAlias = Prospect  # noqa: Y015
 
 @_typing.final
 class Placeable(_message.Message):
+    """How much could be placed, and how large a gang."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     GPUS_FIELD_NUMBER: _builtins.int
     WHOLE_HOSTS_FIELD_NUMBER: _builtins.int
     LARGEST_FIELD_NUMBER: _builtins.int
     gpus: _builtins.int
+    """GPUs that could be had."""
     whole_hosts: _builtins.int
     """The largest gang of whole hosts."""
     @_builtins.property
@@ -694,12 +804,16 @@ Global___Placeable: _TypeAlias = Placeable  # noqa: Y015
 
 @_typing.final
 class LargestGang(_message.Message):
+    """The largest gang of replicas of one size."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     GPUS_PER_REPLICA_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
     gpus_per_replica: _builtins.int
+    """The size."""
     replicas: _builtins.int
+    """How many replicas."""
     def __init__(
         self,
         *,

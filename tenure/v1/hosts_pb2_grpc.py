@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class HostsStub:
-    """Missing associated documentation comment in .proto file."""
+    """The hosts: their state, what runs on them, and orders about them.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -67,30 +68,35 @@ class HostsStub:
 
 
 class HostsServicer:
-    """Missing associated documentation comment in .proto file."""
+    """The hosts: their state, what runs on them, and orders about them.
+    """
 
     def List(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Hosts in order of name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Drain(self, request, context):
         """No new runs; unallocated runs stop at once, allocated ones when their minimum is reached (P9).
-        FAILED_PRECONDITION if it drains already; a drain may still be made fatal.
+        NOT_FOUND: there is no such host; FAILED_PRECONDITION: it drains already; a drain may still be made fatal.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Resume(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """A drained host, or one that drains, takes runs again. NOT_FOUND: there is no such host;
+        FAILED_PRECONDITION: it does not drain.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CompleteRepair(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """A drained or lost host is repaired. NOT_FOUND: there is no such host; FAILED_PRECONDITION: it is neither.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -151,7 +157,8 @@ def add_HostsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Hosts:
-    """Missing associated documentation comment in .proto file."""
+    """The hosts: their state, what runs on them, and orders about them.
+    """
 
     @staticmethod
     def List(request,

@@ -27,17 +27,24 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class HostsStub:
+    """The hosts: their state, what runs on them, and orders about them."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> HostsAsyncStub: ...
     List: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.ListHostsRequest, _hosts_pb2.ListHostsResponse]
+    """Hosts in order of name."""
     Drain: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.DrainHostRequest, _hosts_pb2.DrainHostResponse]
     """No new runs; unallocated runs stop at once, allocated ones when their minimum is reached (P9).
-    FAILED_PRECONDITION if it drains already; a drain may still be made fatal.
+    NOT_FOUND: there is no such host; FAILED_PRECONDITION: it drains already; a drain may still be made fatal.
     """
     Resume: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.ResumeHostRequest, _hosts_pb2.ResumeHostResponse]
+    """A drained host, or one that drains, takes runs again. NOT_FOUND: there is no such host;
+    FAILED_PRECONDITION: it does not drain.
+    """
     CompleteRepair: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.CompleteRepairRequest, _hosts_pb2.CompleteRepairResponse]
+    """A drained or lost host is repaired. NOT_FOUND: there is no such host; FAILED_PRECONDITION: it is neither."""
     Report: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.HostReportRequest, _hosts_pb2.HostReportResponse]
     """Availability, how soon trouble is seen, drained and mended, incidents and their causes."""
     Fragmentation: _grpc.UnaryUnaryMultiCallable[_hosts_pb2.FragmentationRequest, _hosts_pb2.FragmentationResponse]
@@ -45,26 +52,36 @@ class HostsStub:
 
 @_typing.type_check_only
 class HostsAsyncStub(HostsStub):
+    """The hosts: their state, what runs on them, and orders about them."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     List: _aio.UnaryUnaryMultiCallable[_hosts_pb2.ListHostsRequest, _hosts_pb2.ListHostsResponse]  # type: ignore[assignment]
+    """Hosts in order of name."""
     Drain: _aio.UnaryUnaryMultiCallable[_hosts_pb2.DrainHostRequest, _hosts_pb2.DrainHostResponse]  # type: ignore[assignment]
     """No new runs; unallocated runs stop at once, allocated ones when their minimum is reached (P9).
-    FAILED_PRECONDITION if it drains already; a drain may still be made fatal.
+    NOT_FOUND: there is no such host; FAILED_PRECONDITION: it drains already; a drain may still be made fatal.
     """
     Resume: _aio.UnaryUnaryMultiCallable[_hosts_pb2.ResumeHostRequest, _hosts_pb2.ResumeHostResponse]  # type: ignore[assignment]
+    """A drained host, or one that drains, takes runs again. NOT_FOUND: there is no such host;
+    FAILED_PRECONDITION: it does not drain.
+    """
     CompleteRepair: _aio.UnaryUnaryMultiCallable[_hosts_pb2.CompleteRepairRequest, _hosts_pb2.CompleteRepairResponse]  # type: ignore[assignment]
+    """A drained or lost host is repaired. NOT_FOUND: there is no such host; FAILED_PRECONDITION: it is neither."""
     Report: _aio.UnaryUnaryMultiCallable[_hosts_pb2.HostReportRequest, _hosts_pb2.HostReportResponse]  # type: ignore[assignment]
     """Availability, how soon trouble is seen, drained and mended, incidents and their causes."""
     Fragmentation: _aio.UnaryUnaryMultiCallable[_hosts_pb2.FragmentationRequest, _hosts_pb2.FragmentationResponse]  # type: ignore[assignment]
     """In how many pieces the free GPUs are, and how large a gang could be placed: now, and when protections end."""
 
 class HostsServicer(metaclass=_abc_1.ABCMeta):
+    """The hosts: their state, what runs on them, and orders about them."""
+
     @_abc_1.abstractmethod
     def List(
         self,
         request: _hosts_pb2.ListHostsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_hosts_pb2.ListHostsResponse, _abc.Awaitable[_hosts_pb2.ListHostsResponse]]: ...
+    ) -> _typing.Union[_hosts_pb2.ListHostsResponse, _abc.Awaitable[_hosts_pb2.ListHostsResponse]]:
+        """Hosts in order of name."""
 
     @_abc_1.abstractmethod
     def Drain(
@@ -73,7 +90,7 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_hosts_pb2.DrainHostResponse, _abc.Awaitable[_hosts_pb2.DrainHostResponse]]:
         """No new runs; unallocated runs stop at once, allocated ones when their minimum is reached (P9).
-        FAILED_PRECONDITION if it drains already; a drain may still be made fatal.
+        NOT_FOUND: there is no such host; FAILED_PRECONDITION: it drains already; a drain may still be made fatal.
         """
 
     @_abc_1.abstractmethod
@@ -81,14 +98,18 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _hosts_pb2.ResumeHostRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_hosts_pb2.ResumeHostResponse, _abc.Awaitable[_hosts_pb2.ResumeHostResponse]]: ...
+    ) -> _typing.Union[_hosts_pb2.ResumeHostResponse, _abc.Awaitable[_hosts_pb2.ResumeHostResponse]]:
+        """A drained host, or one that drains, takes runs again. NOT_FOUND: there is no such host;
+        FAILED_PRECONDITION: it does not drain.
+        """
 
     @_abc_1.abstractmethod
     def CompleteRepair(
         self,
         request: _hosts_pb2.CompleteRepairRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_hosts_pb2.CompleteRepairResponse, _abc.Awaitable[_hosts_pb2.CompleteRepairResponse]]: ...
+    ) -> _typing.Union[_hosts_pb2.CompleteRepairResponse, _abc.Awaitable[_hosts_pb2.CompleteRepairResponse]]:
+        """A drained or lost host is repaired. NOT_FOUND: there is no such host; FAILED_PRECONDITION: it is neither."""
 
     @_abc_1.abstractmethod
     def Report(

@@ -20,6 +20,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class WhoAmIRequest(_message.Message):
+    """It has no fields."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -35,6 +37,8 @@ Global___WhoAmIRequest: _TypeAlias = WhoAmIRequest  # noqa: Y015
 
 @_typing.final
 class WhoAmIResponse(_message.Message):
+    """The caller."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     USER_FIELD_NUMBER: _builtins.int
@@ -45,6 +49,7 @@ class WhoAmIResponse(_message.Message):
     RIGHTS_FIELD_NUMBER: _builtins.int
     BUDGETS_FIELD_NUMBER: _builtins.int
     user: _builtins.str
+    """Their name: jobs are theirs under it."""
     how: _builtins.str
     """How the gateway knows, without the secret: uid 1000, token of https://login.lab.example ..."""
     address: _builtins.str
@@ -54,7 +59,9 @@ class WhoAmIResponse(_message.Message):
         """admin, operator, viewer, agent: of the token or the configuration, not of the tree."""
 
     @_builtins.property
-    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Groups, without group: before them."""
+
     @_builtins.property
     def rights(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What the caller may do everywhere, as in docs/security.md."""
@@ -84,13 +91,18 @@ Global___WhoAmIResponse: _TypeAlias = WhoAmIResponse  # noqa: Y015
 
 @_typing.final
 class BudgetRights(_message.Message):
+    """What the caller may do in one budget."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PATH_FIELD_NUMBER: _builtins.int
     RIGHTS_FIELD_NUMBER: _builtins.int
     path: _builtins.str
+    """The budget."""
     @_builtins.property
-    def rights(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def rights(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in docs/security.md."""
+
     def __init__(
         self,
         *,

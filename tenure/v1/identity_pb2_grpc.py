@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class IdentityStub:
-    """Missing associated documentation comment in .proto file."""
+    """Who the caller is to the gateway.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -42,10 +43,12 @@ class IdentityStub:
 
 
 class IdentityServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Who the caller is to the gateway.
+    """
 
     def WhoAmI(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The caller, how they are known, and what they may do.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -67,7 +70,8 @@ def add_IdentityServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Identity:
-    """Missing associated documentation comment in .proto file."""
+    """Who the caller is to the gateway.
+    """
 
     @staticmethod
     def WhoAmI(request,

@@ -27,23 +27,32 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class IdentityStub:
+    """Who the caller is to the gateway."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> IdentityAsyncStub: ...
     WhoAmI: _grpc.UnaryUnaryMultiCallable[_identity_pb2.WhoAmIRequest, _identity_pb2.WhoAmIResponse]
+    """The caller, how they are known, and what they may do."""
 
 @_typing.type_check_only
 class IdentityAsyncStub(IdentityStub):
+    """Who the caller is to the gateway."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     WhoAmI: _aio.UnaryUnaryMultiCallable[_identity_pb2.WhoAmIRequest, _identity_pb2.WhoAmIResponse]  # type: ignore[assignment]
+    """The caller, how they are known, and what they may do."""
 
 class IdentityServicer(metaclass=_abc_1.ABCMeta):
+    """Who the caller is to the gateway."""
+
     @_abc_1.abstractmethod
     def WhoAmI(
         self,
         request: _identity_pb2.WhoAmIRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_identity_pb2.WhoAmIResponse, _abc.Awaitable[_identity_pb2.WhoAmIResponse]]: ...
+    ) -> _typing.Union[_identity_pb2.WhoAmIResponse, _abc.Awaitable[_identity_pb2.WhoAmIResponse]]:
+        """The caller, how they are known, and what they may do."""
 
 def add_IdentityServicer_to_server(servicer: IdentityServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -20,6 +20,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class JobSpec(_message.Message):
+    """What is asked for."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -59,26 +61,37 @@ class JobSpec(_message.Message):
     HOSTS_FIELD_NUMBER: _builtins.int
     HOSTS_EXCLUDED_FIELD_NUMBER: _builtins.int
     budget: _builtins.str
+    """A leaf of the tree: who pays."""
     user: _builtins.str
     """Empty: the caller. Only an admin may name another."""
     replicas: _builtins.int
+    """Equal processes that start and stop together; 1 to 10,000."""
     gpus_per_replica: _builtins.int
+    """GPUs of each, on one host."""
     min_runtime_ms: _builtins.int
     """The contract: nothing preempts a run before it has had this. 0 is unallocated: free and never protected."""
     resumable: _builtins.bool
+    """Whether it can go on from its checkpoint after it was stopped: it is then queued again, otherwise it ends."""
     priority: _builtins.int
+    """High first, inside its budget only; -1,000 to 1,000."""
     name: _builtins.str
+    """A label for people."""
     gpu_type: _builtins.str
     """Empty: any."""
     working_directory: _builtins.str
+    """An absolute path on the hosts; empty: the user's home."""
     grace_ms: _builtins.int
     """Between SIGTERM and SIGKILL; 0 means the default."""
     topology: _builtins.str
     """How close together the replicas are to be: any (also when empty), prefer-block or one-block."""
     @_builtins.property
-    def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The program and its arguments. No shell is between."""
+
     @_builtins.property
-    def environment(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def environment(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Variables. They are in the log, so nothing secret."""
+
     @_builtins.property
     def hosts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The only hosts it may use, by name; none: any."""
@@ -117,6 +130,8 @@ Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
 
 @_typing.final
 class SubmitRequest(_message.Message):
+    """One job."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_FIELD_NUMBER: _builtins.int
@@ -124,7 +139,9 @@ class SubmitRequest(_message.Message):
     idempotency_key: _builtins.str
     """The same key with the same job gives the same id, however often it is sent. Keys belong to their user."""
     @_builtins.property
-    def job(self) -> Global___JobSpec: ...
+    def job(self) -> Global___JobSpec:
+        """What is asked for."""
+
     def __init__(
         self,
         *,
@@ -141,10 +158,13 @@ Global___SubmitRequest: _TypeAlias = SubmitRequest  # noqa: Y015
 
 @_typing.final
 class SubmitResponse(_message.Message):
+    """It was written to the log."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """By this name it is known from now on."""
     def __init__(
         self,
         *,
@@ -160,13 +180,18 @@ Global___SubmitResponse: _TypeAlias = SubmitResponse  # noqa: Y015
 
 @_typing.final
 class SubmitBatchRequest(_message.Message):
+    """Many jobs of one user."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOBS_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     idempotency_key: _builtins.str
+    """As for one job; it stands for the whole batch."""
     @_builtins.property
-    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobSpec]: ...
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobSpec]:
+        """1 to 10,000 of them."""
+
     def __init__(
         self,
         *,
@@ -183,11 +208,15 @@ Global___SubmitBatchRequest: _TypeAlias = SubmitBatchRequest  # noqa: Y015
 
 @_typing.final
 class SubmitBatchResponse(_message.Message):
+    """They were written to the log."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """In the order of the jobs."""
+
     def __init__(
         self,
         *,
@@ -203,6 +232,8 @@ Global___SubmitBatchResponse: _TypeAlias = SubmitBatchResponse  # noqa: Y015
 
 @_typing.final
 class Run(_message.Message):
+    """One attempt of a job on concrete GPUs."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
@@ -216,17 +247,29 @@ class Run(_message.Message):
     EXIT_CODE_FIELD_NUMBER: _builtins.int
     ENDED_BY_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
+    """Its id: the job's, and its number."""
     number: _builtins.int
+    """From 1 in its job."""
     state: _builtins.str
     """starting, running, stopping, or the cause of its end: completed, failed, preempted, drained, host_lost, cancelled."""
     assigned_at_ms: _builtins.int
+    """When its GPUs were chosen."""
     started_at_ms: _builtins.int
+    """When all replicas ran; 0: not yet."""
     protected_until_ms: _builtins.int
+    """Until when nothing preempts it: its start + min_runtime, so its start for an unallocated one; 0: it has not
+    started.
+    """
     ended_at_ms: _builtins.int
+    """When all replicas were gone; 0: not yet."""
     exit_code: _builtins.int
+    """The exit status of the replica that failed first, 0 when none did; absent when no replica ended by itself."""
     ended_by: _builtins.str
+    """The job it gave way to, or the host that was drained or lost."""
     @_builtins.property
-    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostGpus]: ...
+    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostGpus]:
+        """Where it is, or was."""
+
     def __init__(
         self,
         *,
@@ -253,13 +296,18 @@ Global___Run: _TypeAlias = Run  # noqa: Y015
 
 @_typing.final
 class HostGpus(_message.Message):
+    """Some GPUs of a host."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HOST_FIELD_NUMBER: _builtins.int
     GPUS_FIELD_NUMBER: _builtins.int
     host: _builtins.str
+    """Its name."""
     @_builtins.property
-    def gpus(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def gpus(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """By their number on the host, from 0."""
+
     def __init__(
         self,
         *,
@@ -304,9 +352,13 @@ class Why(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     NUMBERS_FIELD_NUMBER: _builtins.int
     rule: _builtins.str
+    """P1 to P11."""
     reason: _builtins.str
+    """A word for the case, such as disrupt_lower_ratio."""
     @_builtins.property
-    def numbers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def numbers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What was compared, by name."""
+
     def __init__(
         self,
         *,
@@ -324,6 +376,8 @@ Global___Why: _TypeAlias = Why  # noqa: Y015
 
 @_typing.final
 class Job(_message.Message):
+    """A job and all its runs."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
@@ -341,22 +395,33 @@ class Job(_message.Message):
     REFUNDED_GPU_MS_FIELD_NUMBER: _builtins.int
     RESERVATION_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """Its id."""
     state: _builtins.str
     """submitted, queued, starting, running, stopping, completed, failed, preempted, cancelled, rejected."""
     submitted_at_ms: _builtins.int
+    """When it was accepted."""
     first_started_at_ms: _builtins.int
+    """When its first run started; 0: none has."""
     finished_at_ms: _builtins.int
+    """When it was over; 0: it is not."""
     resume_count: _builtins.int
+    """How often it was queued again."""
     rank: _builtins.int
     """Place in the fair-share order from 1; 0 when it is not listed."""
     latest_start_ms: _builtins.int
     """The latest time it will start, when it has a reservation (P8)."""
     charged_gpu_ms: _builtins.int
+    """What its budget was charged for it so far."""
     refunded_gpu_ms: _builtins.int
+    """Work lost to host faults and given back."""
     @_builtins.property
-    def spec(self) -> Global___JobSpec: ...
+    def spec(self) -> Global___JobSpec:
+        """What was asked for. Who may not read its output sees (hidden) for the values of its environment."""
+
     @_builtins.property
-    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Run]: ...
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Run]:
+        """In order of number."""
+
     @_builtins.property
     def why(self) -> Global___Why:
         """Why it is where it is."""
@@ -400,7 +465,9 @@ class Reservation(_message.Message):
     HOSTS_FIELD_NUMBER: _builtins.int
     WAITS_FOR_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostGpus]: ...
+    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostGpus]:
+        """What is kept."""
+
     @_builtins.property
     def waits_for(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunInTheWay]:
         """Allocated runs that are still on them, in order of name. Unallocated ones give way by themselves."""
@@ -421,6 +488,8 @@ Global___Reservation: _TypeAlias = Reservation  # noqa: Y015
 
 @_typing.final
 class RunInTheWay(_message.Message):
+    """A run on hosts that are kept for another job."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
@@ -430,8 +499,11 @@ class RunInTheWay(_message.Message):
     PROTECTED_UNTIL_MS_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
+    """The run."""
     job_id: _builtins.str
+    """Its job."""
     budget: _builtins.str
+    """Its budget."""
     gpus: _builtins.int
     """All GPUs it holds."""
     protected_until_ms: _builtins.int
@@ -458,10 +530,13 @@ Global___RunInTheWay: _TypeAlias = RunInTheWay  # noqa: Y015
 
 @_typing.final
 class GetJobRequest(_message.Message):
+    """Which job."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """Its id."""
     def __init__(
         self,
         *,
@@ -477,11 +552,15 @@ Global___GetJobRequest: _TypeAlias = GetJobRequest  # noqa: Y015
 
 @_typing.final
 class GetJobResponse(_message.Message):
+    """The job."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def job(self) -> Global___Job: ...
+    def job(self) -> Global___Job:
+        """As it is now."""
+
     def __init__(
         self,
         *,
@@ -497,6 +576,8 @@ Global___GetJobResponse: _TypeAlias = GetJobResponse  # noqa: Y015
 
 @_typing.final
 class ListJobsRequest(_message.Message):
+    """Which jobs."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     STATES_FIELD_NUMBER: _builtins.int
@@ -506,6 +587,7 @@ class ListJobsRequest(_message.Message):
     budget: _builtins.str
     """A budget or everything below it."""
     user: _builtins.str
+    """Whose jobs; empty: everybody's."""
     limit: _builtins.int
     """At most this many (default 100, at most 100,000), in order: running, then the queue by rank, then over, newest first."""
     @_builtins.property
@@ -530,6 +612,8 @@ Global___ListJobsRequest: _TypeAlias = ListJobsRequest  # noqa: Y015
 
 @_typing.final
 class ListJobsResponse(_message.Message):
+    """Jobs, and how many there are."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -556,13 +640,17 @@ class ListJobsResponse(_message.Message):
     COUNTS_FIELD_NUMBER: _builtins.int
     CLUSTER_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]: ...
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]:
+        """In the order that `limit` tells of."""
+
     @_builtins.property
     def counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """How many there are in all, by state."""
 
     @_builtins.property
-    def cluster(self) -> Global___ClusterSummary: ...
+    def cluster(self) -> Global___ClusterSummary:
+        """GPUs of all hosts."""
+
     def __init__(
         self,
         *,
@@ -580,6 +668,8 @@ Global___ListJobsResponse: _TypeAlias = ListJobsResponse  # noqa: Y015
 
 @_typing.final
 class ClusterSummary(_message.Message):
+    """GPUs of all registered hosts."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     GPUS_FIELD_NUMBER: _builtins.int
@@ -589,11 +679,17 @@ class ClusterSummary(_message.Message):
     GPUS_FREE_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
     gpus: _builtins.int
+    """How many there are."""
     gpus_available: _builtins.int
+    """Those of hosts that are neither drained, draining nor lost."""
     gpus_allocated: _builtins.int
+    """Held by allocated runs."""
     gpus_unallocated: _builtins.int
+    """Held by unallocated runs."""
     gpus_free: _builtins.int
+    """Available, and held by nobody."""
     now_ms: _builtins.int
+    """When this was so."""
     def __init__(
         self,
         *,
@@ -614,10 +710,13 @@ Global___ClusterSummary: _TypeAlias = ClusterSummary  # noqa: Y015
 
 @_typing.final
 class WatchJobRequest(_message.Message):
+    """Which job."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """Its id."""
     def __init__(
         self,
         *,
@@ -633,11 +732,15 @@ Global___WatchJobRequest: _TypeAlias = WatchJobRequest  # noqa: Y015
 
 @_typing.final
 class WatchJobResponse(_message.Message):
+    """The job at a change."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def job(self) -> Global___Job: ...
+    def job(self) -> Global___Job:
+        """As it was then."""
+
     def __init__(
         self,
         *,
@@ -653,11 +756,14 @@ Global___WatchJobResponse: _TypeAlias = WatchJobResponse  # noqa: Y015
 
 @_typing.final
 class CancelJobRequest(_message.Message):
+    """Which job."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """Its id."""
     user: _builtins.str
     """Empty: the caller. Only an admin may name another."""
     def __init__(
@@ -676,11 +782,15 @@ Global___CancelJobRequest: _TypeAlias = CancelJobRequest  # noqa: Y015
 
 @_typing.final
 class CancelJobResponse(_message.Message):
+    """The wish was written."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def job(self) -> Global___Job: ...
+    def job(self) -> Global___Job:
+        """The job, a moment after."""
+
     def __init__(
         self,
         *,
@@ -696,10 +806,13 @@ Global___CancelJobResponse: _TypeAlias = CancelJobResponse  # noqa: Y015
 
 @_typing.final
 class ExplainJobRequest(_message.Message):
+    """Which job."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """Its id."""
     def __init__(
         self,
         *,
@@ -715,6 +828,8 @@ Global___ExplainJobRequest: _TypeAlias = ExplainJobRequest  # noqa: Y015
 
 @_typing.final
 class ExplainJobResponse(_message.Message):
+    """The story."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     STEPS_FIELD_NUMBER: _builtins.int
@@ -726,7 +841,9 @@ class ExplainJobResponse(_message.Message):
     last_position: _builtins.int
     """The position of the job's last fact. Greater than `position`: the database lags, and the end is missing."""
     @_builtins.property
-    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Step]: ...
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Step]:
+        """In order of position."""
+
     @_builtins.property
     def job(self) -> Global___Job:
         """The job as it is now; absent when it was over long ago."""
@@ -749,6 +866,8 @@ Global___ExplainJobResponse: _TypeAlias = ExplainJobResponse  # noqa: Y015
 
 @_typing.final
 class Step(_message.Message):
+    """One fact about the job."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     POSITION_FIELD_NUMBER: _builtins.int
@@ -758,14 +877,19 @@ class Step(_message.Message):
     WHY_FIELD_NUMBER: _builtins.int
     FACT_JSON_FIELD_NUMBER: _builtins.int
     position: _builtins.int
+    """Where it stands in the log."""
     at_ms: _builtins.int
+    """When it was written."""
     kind: _builtins.str
+    """The kind of the fact, such as RunAssigned."""
     text: _builtins.str
     """One sentence for people."""
     fact_json: _builtins.str
     """The whole fact as JSON."""
     @_builtins.property
-    def why(self) -> Global___Why: ...
+    def why(self) -> Global___Why:
+        """Absent for facts that decide nothing."""
+
     def __init__(
         self,
         *,
@@ -786,6 +910,8 @@ Global___Step: _TypeAlias = Step  # noqa: Y015
 
 @_typing.final
 class JobLogsRequest(_message.Message):
+    """Which output."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
@@ -796,13 +922,17 @@ class JobLogsRequest(_message.Message):
     FOLLOW_FIELD_NUMBER: _builtins.int
     TAIL_BYTES_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    """The job."""
     run: _builtins.int
     """0: the latest run; with follow, the first one is waited for."""
     replica: _builtins.int
+    """From 0."""
     stream: _builtins.str
     """stdout or stderr."""
     offset: _builtins.int
+    """The first byte wanted, from 0."""
     follow: _builtins.bool
+    """Go on until the run is over."""
     tail_bytes: _builtins.int
     """With offset 0: begin this many bytes before the end. 0: from the oldest byte kept."""
     def __init__(
@@ -826,11 +956,14 @@ Global___JobLogsRequest: _TypeAlias = JobLogsRequest  # noqa: Y015
 
 @_typing.final
 class JobLogsResponse(_message.Message):
+    """The next piece."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     DATA_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
+    """Bytes as they were written."""
     offset: _builtins.int
     """Offset of the first byte of data."""
     def __init__(

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class JobsStub:
-    """Missing associated documentation comment in .proto file."""
+    """Jobs: requests for GPUs, from their submission to their end.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -77,7 +78,8 @@ class JobsStub:
 
 
 class JobsServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Jobs: requests for GPUs, from their submission to their end.
+    """
 
     def Submit(self, request, context):
         """Durable when it returns. Refused with INVALID_ARGUMENT (or NOT_FOUND for an unknown budget, ALREADY_EXISTS for an
@@ -97,41 +99,46 @@ class JobsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Get(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The job as it is now; one that was over long ago is read from ClickHouse. NOT_FOUND: there is no such job.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def List(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Jobs in order, how many there are in each state, and the cluster's GPUs. NOT_FOUND: there is no such budget.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
         """The job now, then at each change, until it is over. Changes that come together are shown as one; a rank or a charge
-        that moved is no change by itself.
+        that moved is no change by itself. NOT_FOUND: there is no such job; UNAVAILABLE: the gateway stops, watch again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Cancel(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Ask for its end. Asking again changes nothing. NOT_FOUND: there is no such job; FAILED_PRECONDITION: it is over.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Explain(self, request, context):
         """The job's story: a filter over the log, each step with its reason and numbers. Holds all that the gateway knew when
-        it was asked, unless the database lags: `position` tells. UNAVAILABLE when the database is away.
+        it was asked, unless the database lags: `position` tells. NOT_FOUND: there is no such job;
+        UNAVAILABLE: the database is away.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Logs(self, request, context):
-        """What a replica wrote, from an offset on; with follow until the run is over.
+        """What a replica wrote, from an offset on; with follow until the run is over. FAILED_PRECONDITION: it has not run yet;
+        NOT_FOUND: no such job or run; UNAVAILABLE: the agent of its host is away.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -189,7 +196,8 @@ def add_JobsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Jobs:
-    """Missing associated documentation comment in .proto file."""
+    """Jobs: requests for GPUs, from their submission to their end.
+    """
 
     @staticmethod
     def Submit(request,

@@ -27,6 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class JobsStub:
+    """Jobs: requests for GPUs, from their submission to their end."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
@@ -41,21 +43,29 @@ class JobsStub:
     with that key writes exactly what is missing.
     """
     Get: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.GetJobRequest, _jobs_pb2.GetJobResponse]
+    """The job as it is now; one that was over long ago is read from ClickHouse. NOT_FOUND: there is no such job."""
     List: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ListJobsRequest, _jobs_pb2.ListJobsResponse]
+    """Jobs in order, how many there are in each state, and the cluster's GPUs. NOT_FOUND: there is no such budget."""
     Watch: _grpc.UnaryStreamMultiCallable[_jobs_pb2.WatchJobRequest, _jobs_pb2.WatchJobResponse]
     """The job now, then at each change, until it is over. Changes that come together are shown as one; a rank or a charge
-    that moved is no change by itself.
+    that moved is no change by itself. NOT_FOUND: there is no such job; UNAVAILABLE: the gateway stops, watch again.
     """
     Cancel: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]
+    """Ask for its end. Asking again changes nothing. NOT_FOUND: there is no such job; FAILED_PRECONDITION: it is over."""
     Explain: _grpc.UnaryUnaryMultiCallable[_jobs_pb2.ExplainJobRequest, _jobs_pb2.ExplainJobResponse]
     """The job's story: a filter over the log, each step with its reason and numbers. Holds all that the gateway knew when
-    it was asked, unless the database lags: `position` tells. UNAVAILABLE when the database is away.
+    it was asked, unless the database lags: `position` tells. NOT_FOUND: there is no such job;
+    UNAVAILABLE: the database is away.
     """
     Logs: _grpc.UnaryStreamMultiCallable[_jobs_pb2.JobLogsRequest, _jobs_pb2.JobLogsResponse]
-    """What a replica wrote, from an offset on; with follow until the run is over."""
+    """What a replica wrote, from an offset on; with follow until the run is over. FAILED_PRECONDITION: it has not run yet;
+    NOT_FOUND: no such job or run; UNAVAILABLE: the agent of its host is away.
+    """
 
 @_typing.type_check_only
 class JobsAsyncStub(JobsStub):
+    """Jobs: requests for GPUs, from their submission to their end."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     Submit: _aio.UnaryUnaryMultiCallable[_jobs_pb2.SubmitRequest, _jobs_pb2.SubmitResponse]  # type: ignore[assignment]
     """Durable when it returns. Refused with INVALID_ARGUMENT (or NOT_FOUND for an unknown budget, ALREADY_EXISTS for an
@@ -67,20 +77,28 @@ class JobsAsyncStub(JobsStub):
     with that key writes exactly what is missing.
     """
     Get: _aio.UnaryUnaryMultiCallable[_jobs_pb2.GetJobRequest, _jobs_pb2.GetJobResponse]  # type: ignore[assignment]
+    """The job as it is now; one that was over long ago is read from ClickHouse. NOT_FOUND: there is no such job."""
     List: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ListJobsRequest, _jobs_pb2.ListJobsResponse]  # type: ignore[assignment]
+    """Jobs in order, how many there are in each state, and the cluster's GPUs. NOT_FOUND: there is no such budget."""
     Watch: _aio.UnaryStreamMultiCallable[_jobs_pb2.WatchJobRequest, _jobs_pb2.WatchJobResponse]  # type: ignore[assignment]
     """The job now, then at each change, until it is over. Changes that come together are shown as one; a rank or a charge
-    that moved is no change by itself.
+    that moved is no change by itself. NOT_FOUND: there is no such job; UNAVAILABLE: the gateway stops, watch again.
     """
     Cancel: _aio.UnaryUnaryMultiCallable[_jobs_pb2.CancelJobRequest, _jobs_pb2.CancelJobResponse]  # type: ignore[assignment]
+    """Ask for its end. Asking again changes nothing. NOT_FOUND: there is no such job; FAILED_PRECONDITION: it is over."""
     Explain: _aio.UnaryUnaryMultiCallable[_jobs_pb2.ExplainJobRequest, _jobs_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """The job's story: a filter over the log, each step with its reason and numbers. Holds all that the gateway knew when
-    it was asked, unless the database lags: `position` tells. UNAVAILABLE when the database is away.
+    it was asked, unless the database lags: `position` tells. NOT_FOUND: there is no such job;
+    UNAVAILABLE: the database is away.
     """
     Logs: _aio.UnaryStreamMultiCallable[_jobs_pb2.JobLogsRequest, _jobs_pb2.JobLogsResponse]  # type: ignore[assignment]
-    """What a replica wrote, from an offset on; with follow until the run is over."""
+    """What a replica wrote, from an offset on; with follow until the run is over. FAILED_PRECONDITION: it has not run yet;
+    NOT_FOUND: no such job or run; UNAVAILABLE: the agent of its host is away.
+    """
 
 class JobsServicer(metaclass=_abc_1.ABCMeta):
+    """Jobs: requests for GPUs, from their submission to their end."""
+
     @_abc_1.abstractmethod
     def Submit(
         self,
@@ -107,14 +125,16 @@ class JobsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _jobs_pb2.GetJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_jobs_pb2.GetJobResponse, _abc.Awaitable[_jobs_pb2.GetJobResponse]]: ...
+    ) -> _typing.Union[_jobs_pb2.GetJobResponse, _abc.Awaitable[_jobs_pb2.GetJobResponse]]:
+        """The job as it is now; one that was over long ago is read from ClickHouse. NOT_FOUND: there is no such job."""
 
     @_abc_1.abstractmethod
     def List(
         self,
         request: _jobs_pb2.ListJobsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_jobs_pb2.ListJobsResponse, _abc.Awaitable[_jobs_pb2.ListJobsResponse]]: ...
+    ) -> _typing.Union[_jobs_pb2.ListJobsResponse, _abc.Awaitable[_jobs_pb2.ListJobsResponse]]:
+        """Jobs in order, how many there are in each state, and the cluster's GPUs. NOT_FOUND: there is no such budget."""
 
     @_abc_1.abstractmethod
     def Watch(
@@ -123,7 +143,7 @@ class JobsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_jobs_pb2.WatchJobResponse], _abc.AsyncIterator[_jobs_pb2.WatchJobResponse]]:
         """The job now, then at each change, until it is over. Changes that come together are shown as one; a rank or a charge
-        that moved is no change by itself.
+        that moved is no change by itself. NOT_FOUND: there is no such job; UNAVAILABLE: the gateway stops, watch again.
         """
 
     @_abc_1.abstractmethod
@@ -131,7 +151,8 @@ class JobsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _jobs_pb2.CancelJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_jobs_pb2.CancelJobResponse, _abc.Awaitable[_jobs_pb2.CancelJobResponse]]: ...
+    ) -> _typing.Union[_jobs_pb2.CancelJobResponse, _abc.Awaitable[_jobs_pb2.CancelJobResponse]]:
+        """Ask for its end. Asking again changes nothing. NOT_FOUND: there is no such job; FAILED_PRECONDITION: it is over."""
 
     @_abc_1.abstractmethod
     def Explain(
@@ -140,7 +161,8 @@ class JobsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_jobs_pb2.ExplainJobResponse, _abc.Awaitable[_jobs_pb2.ExplainJobResponse]]:
         """The job's story: a filter over the log, each step with its reason and numbers. Holds all that the gateway knew when
-        it was asked, unless the database lags: `position` tells. UNAVAILABLE when the database is away.
+        it was asked, unless the database lags: `position` tells. NOT_FOUND: there is no such job;
+        UNAVAILABLE: the database is away.
         """
 
     @_abc_1.abstractmethod
@@ -149,6 +171,8 @@ class JobsServicer(metaclass=_abc_1.ABCMeta):
         request: _jobs_pb2.JobLogsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_jobs_pb2.JobLogsResponse], _abc.AsyncIterator[_jobs_pb2.JobLogsResponse]]:
-        """What a replica wrote, from an offset on; with follow until the run is over."""
+        """What a replica wrote, from an offset on; with follow until the run is over. FAILED_PRECONDITION: it has not run yet;
+        NOT_FOUND: no such job or run; UNAVAILABLE: the agent of its host is away.
+        """
 
 def add_JobsServicer_to_server(servicer: JobsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -20,6 +20,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Knob(_message.Message):
+    """A number of the policy that people may set."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -29,11 +31,15 @@ class Knob(_message.Message):
     WHAT_FIELD_NUMBER: _builtins.int
     FIXED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """As in `--set NAME=VALUE`."""
     value: _builtins.str
     """As people write it: 7d, 0.02."""
     default: _builtins.str
+    """What it is unless somebody sets it."""
     range: _builtins.str
+    """What is allowed."""
     what: _builtins.str
+    """What it does."""
     fixed: _builtins.str
     """Why it cannot change at run time; empty for one that can."""
     def __init__(
@@ -56,6 +62,8 @@ Global___Knob: _TypeAlias = Knob  # noqa: Y015
 
 @_typing.final
 class GetPolicyRequest(_message.Message):
+    """It has no fields."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -71,6 +79,8 @@ Global___GetPolicyRequest: _TypeAlias = GetPolicyRequest  # noqa: Y015
 
 @_typing.final
 class GetPolicyResponse(_message.Message):
+    """The policy."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     KNOBS_FIELD_NUMBER: _builtins.int
@@ -81,10 +91,15 @@ class GetPolicyResponse(_message.Message):
     position: _builtins.int
     """Position of the last change: send it back with SetPolicy. 0: the log has no policy yet."""
     at_ms: _builtins.int
+    """When it was changed last."""
     by: _builtins.str
+    """The user that change is about."""
     comment: _builtins.str
+    """What they gave as the reason."""
     @_builtins.property
-    def knobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Knob]: ...
+    def knobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Knob]:
+        """All of them, in order of the documentation."""
+
     def __init__(
         self,
         *,
@@ -104,6 +119,8 @@ Global___GetPolicyResponse: _TypeAlias = GetPolicyResponse  # noqa: Y015
 
 @_typing.final
 class SetPolicyRequest(_message.Message):
+    """A change."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -136,6 +153,7 @@ class SetPolicyRequest(_message.Message):
     user: _builtins.str
     """Empty: the caller. Only an admin may name another."""
     comment: _builtins.str
+    """Why, for the history."""
     expected_position: _builtins.int
     """Refuse (ABORTED) if the policy has changed since this position; 0: whatever it is."""
     @_builtins.property
@@ -161,6 +179,8 @@ Global___SetPolicyRequest: _TypeAlias = SetPolicyRequest  # noqa: Y015
 
 @_typing.final
 class SetPolicyResponse(_message.Message):
+    """What was changed."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     POSITION_FIELD_NUMBER: _builtins.int
@@ -193,14 +213,19 @@ Global___SetPolicyResponse: _TypeAlias = SetPolicyResponse  # noqa: Y015
 
 @_typing.final
 class KnobChange(_message.Message):
+    """One knob before and after."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
     BEFORE_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """The knob."""
     before: _builtins.str
+    """As people write it."""
     after: _builtins.str
+    """The same."""
     def __init__(
         self,
         *,
@@ -218,6 +243,8 @@ Global___KnobChange: _TypeAlias = KnobChange  # noqa: Y015
 
 @_typing.final
 class PolicyHistoryRequest(_message.Message):
+    """It has no fields."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -233,6 +260,8 @@ Global___PolicyHistoryRequest: _TypeAlias = PolicyHistoryRequest  # noqa: Y015
 
 @_typing.final
 class PolicyHistoryResponse(_message.Message):
+    """The history."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CHANGES_FIELD_NUMBER: _builtins.int
@@ -255,6 +284,8 @@ Global___PolicyHistoryResponse: _TypeAlias = PolicyHistoryResponse  # noqa: Y015
 
 @_typing.final
 class PolicyChange(_message.Message):
+    """One change."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     POSITION_FIELD_NUMBER: _builtins.int
@@ -266,15 +297,23 @@ class PolicyChange(_message.Message):
     ASKED_FROM_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
     position: _builtins.int
+    """Where it stands in the log."""
     at_ms: _builtins.int
+    """When."""
     by: _builtins.str
+    """The user it is about."""
     comment: _builtins.str
+    """What they gave as the reason."""
     asked_by: _builtins.str
-    """Who really asked, how they were known, and from where."""
+    """Who really asked."""
     asked_how: _builtins.str
+    """How they were known: uid 1000, token of an issuer, a certificate."""
     asked_from: _builtins.str
+    """The address they called from."""
     @_builtins.property
-    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___KnobChange]: ...
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___KnobChange]:
+        """The knobs, in order of name."""
+
     def __init__(
         self,
         *,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class PolicyStub:
-    """Missing associated documentation comment in .proto file."""
+    """The numbers by which all roles decide.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -52,24 +53,27 @@ class PolicyStub:
 
 
 class PolicyServicer:
-    """Missing associated documentation comment in .proto file."""
+    """The numbers by which all roles decide.
+    """
 
     def GetPolicy(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Every knob with its value, and the last change.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicy(self, request, context):
-        """All or nothing. Refused when a knob is not known, out of its range, or cannot change at run time; with
-        PERMISSION_DENIED when the caller is no admin.
+        """All or nothing. INVALID_ARGUMENT: a knob is not known, out of its range, or cannot change at run time;
+        ABORTED: the policy is not that of expected_position.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PolicyHistory(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The latest changes.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -101,7 +105,8 @@ def add_PolicyServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Policy:
-    """Missing associated documentation comment in .proto file."""
+    """The numbers by which all roles decide.
+    """
 
     @staticmethod
     def GetPolicy(request,

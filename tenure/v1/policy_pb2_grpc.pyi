@@ -27,34 +27,45 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PolicyStub:
+    """The numbers by which all roles decide."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PolicyAsyncStub: ...
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_policy_pb2.GetPolicyRequest, _policy_pb2.GetPolicyResponse]
+    """Every knob with its value, and the last change."""
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_policy_pb2.SetPolicyRequest, _policy_pb2.SetPolicyResponse]
-    """All or nothing. Refused when a knob is not known, out of its range, or cannot change at run time; with
-    PERMISSION_DENIED when the caller is no admin.
+    """All or nothing. INVALID_ARGUMENT: a knob is not known, out of its range, or cannot change at run time;
+    ABORTED: the policy is not that of expected_position.
     """
     PolicyHistory: _grpc.UnaryUnaryMultiCallable[_policy_pb2.PolicyHistoryRequest, _policy_pb2.PolicyHistoryResponse]
+    """The latest changes."""
 
 @_typing.type_check_only
 class PolicyAsyncStub(PolicyStub):
+    """The numbers by which all roles decide."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetPolicy: _aio.UnaryUnaryMultiCallable[_policy_pb2.GetPolicyRequest, _policy_pb2.GetPolicyResponse]  # type: ignore[assignment]
+    """Every knob with its value, and the last change."""
     SetPolicy: _aio.UnaryUnaryMultiCallable[_policy_pb2.SetPolicyRequest, _policy_pb2.SetPolicyResponse]  # type: ignore[assignment]
-    """All or nothing. Refused when a knob is not known, out of its range, or cannot change at run time; with
-    PERMISSION_DENIED when the caller is no admin.
+    """All or nothing. INVALID_ARGUMENT: a knob is not known, out of its range, or cannot change at run time;
+    ABORTED: the policy is not that of expected_position.
     """
     PolicyHistory: _aio.UnaryUnaryMultiCallable[_policy_pb2.PolicyHistoryRequest, _policy_pb2.PolicyHistoryResponse]  # type: ignore[assignment]
+    """The latest changes."""
 
 class PolicyServicer(metaclass=_abc_1.ABCMeta):
+    """The numbers by which all roles decide."""
+
     @_abc_1.abstractmethod
     def GetPolicy(
         self,
         request: _policy_pb2.GetPolicyRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_policy_pb2.GetPolicyResponse, _abc.Awaitable[_policy_pb2.GetPolicyResponse]]: ...
+    ) -> _typing.Union[_policy_pb2.GetPolicyResponse, _abc.Awaitable[_policy_pb2.GetPolicyResponse]]:
+        """Every knob with its value, and the last change."""
 
     @_abc_1.abstractmethod
     def SetPolicy(
@@ -62,8 +73,8 @@ class PolicyServicer(metaclass=_abc_1.ABCMeta):
         request: _policy_pb2.SetPolicyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_policy_pb2.SetPolicyResponse, _abc.Awaitable[_policy_pb2.SetPolicyResponse]]:
-        """All or nothing. Refused when a knob is not known, out of its range, or cannot change at run time; with
-        PERMISSION_DENIED when the caller is no admin.
+        """All or nothing. INVALID_ARGUMENT: a knob is not known, out of its range, or cannot change at run time;
+        ABORTED: the policy is not that of expected_position.
         """
 
     @_abc_1.abstractmethod
@@ -71,6 +82,7 @@ class PolicyServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _policy_pb2.PolicyHistoryRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_policy_pb2.PolicyHistoryResponse, _abc.Awaitable[_policy_pb2.PolicyHistoryResponse]]: ...
+    ) -> _typing.Union[_policy_pb2.PolicyHistoryResponse, _abc.Awaitable[_policy_pb2.PolicyHistoryResponse]]:
+        """The latest changes."""
 
 def add_PolicyServicer_to_server(servicer: PolicyServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
