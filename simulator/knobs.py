@@ -11,7 +11,7 @@ from tenure.domain.refusal import Refusal
 from tenure.domain.units import format_duration, parse_duration
 from tenure.runtime.options import build_policy, knob_names, parse_settings
 
-UNPLAYED = ("heartbeat", "suspect_after", "lost_after")
+UNPLAYED = ("heartbeat", "suspect_after", "lost_after", "block_lost_after")
 """Knobs of the policy that change nothing: see `simulator.simulation.without_silence`."""
 _UNIT = "_ms"
 

@@ -76,4 +76,6 @@ class Simulation:
 
 def without_silence(policy: Policy) -> Policy:
     """Hosts fail by the list of faults, and then at once: nobody waits for heartbeats, so they may be rare."""
-    return replace(policy, heartbeat_ms=DAY, suspect_after_ms=3 * DAY, lost_after_ms=4 * DAY)
+    return replace(
+        policy, heartbeat_ms=DAY, suspect_after_ms=3 * DAY, lost_after_ms=4 * DAY, block_lost_after_ms=4 * DAY
+    )

@@ -133,6 +133,15 @@ class Policy:
     lost_after_ms: Annotated[
         Millis, Knob(what="a host silent for so long is lost: its runs end as `host_lost`", least=100, most=_FAR)
     ] = 5 * MINUTE
+    block_lost_after_ms: Annotated[
+        Millis,
+        Knob(
+            what="the same for three or more hosts that are a whole block and silent all of them: a switch, not so many "
+            "dead hosts",
+            least=0,
+            most=_FAR,
+        ),
+    ] = 30 * MINUTE
     signal_confirm_ms: Annotated[
         Millis,
         Knob(

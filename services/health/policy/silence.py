@@ -8,7 +8,9 @@ Four things keep an outage of ours from being read as a death of theirs:
   suspicion instead, which gives every host the whole time again;
 - a host that was heard a moment ago is not lost, however long it is on record as suspect;
 - while most hosts of a cluster are silent at once, or all of a small one, none of it is lost: its network or the
-  control plane is what failed. When that is over, silence is counted anew.
+  control plane is what failed. When that is over, silence is counted anew;
+- while a block is silent whole, it is its switch more likely than all of its hosts: they are lost only after
+  `block_lost_after`, so that a switch can start again, and a rack without power is not waited for until a person comes.
 """
 
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ MASS_HOSTS_MIN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """How many of a cluster's watched hosts (healthy, draining, suspect) are silent at one instant.
+    """How many of a cluster's or a block's watched hosts (healthy, draining, suspect) are silent at one instant.
 
     `heard`: of all its hosts, those in repair or drained included.
     """
@@ -40,6 +42,11 @@ class Survey:
         """Most are silent, and not just one or two; or all, so that nobody shows that the way to them is open."""
         most = self.silent >= MASS_HOSTS_MIN and 2 * self.silent > self.watched
         return most or (self.silent > 0 and self.heard == 0)
+
+    @property
+    def is_whole(self) -> bool:
+        """All are silent, and that are more than one or two."""
+        return self.silent >= MASS_HOSTS_MIN and self.heard == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +89,19 @@ class Silence:
         """Whether this decision comes so long after `lost_at` that the role itself must have been away."""
         return now >= self.lost_at(host, core) + self.policy.suspect_after_ms
 
-    def survey(self, core: Core, cluster: str, now: Millis) -> Survey:
-        """Count the silent among a cluster's watched hosts, those included whose suspicion is not on record yet."""
-        hosts = [host for host in core.hosts.values() if host.spec.cluster == cluster]
+    def is_block_waited_for(self, host: Host, core: Core, now: Millis) -> bool:
+        """Whether a host of a block that is silent whole is not given up yet."""
+        return now < max(host.last_seen, self.watched_since(core)) + self.policy.block_lost_after_ms
+
+    def survey(self, core: Core, now: Millis, *, cluster: str, block: str | None = None) -> Survey:
+        """Count the silent among the watched hosts of a cluster, or of one block of it, those included whose suspicion
+        is not on record yet.
+        """
+        hosts = [
+            host
+            for host in core.hosts.values()
+            if host.spec.cluster == cluster and (block is None or host.spec.block == block)
+        ]
         watched = [host for host in hosts if host.state in WATCHED]
         suspects = [host for host in watched if host.state is HostState.SUSPECT and not host.is_held_up]
         silent = [host for host in watched if host in suspects or self.is_silent(host, core, now)]

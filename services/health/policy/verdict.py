@@ -18,7 +18,9 @@ from tenure.domain.units import Millis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """The rules applied to one host at one instant. `surveys` are of the clusters of which a host may be lost."""
+    """The rules applied to one host at one instant. `surveys` and `blocks` are of the clusters, and of their blocks,
+    of which a host may be lost.
+    """
 
     silence: Silence
     mending: Mending
@@ -26,6 +28,7 @@ class Judge:
     core: Core
     now: Millis
     surveys: Mapping[str, Survey]
+    blocks: Mapping[tuple[str, str], Survey]
 
     def judge(self, host: Host) -> Verdict | None:
         """The verdict on one host, by its present state."""
@@ -150,7 +153,7 @@ class Judge:
         """S66, S67: while most hosts of its cluster are silent nothing is drained by evidence: is it our fault?"""
         if host.spec.cluster not in self.core.mass_silence:
             return None
-        survey = self.silence.survey(self.core, host.spec.cluster, self.now)
+        survey = self.silence.survey(self.core, self.now, cluster=host.spec.cluster)
         return {"hosts_silent": survey.silent, "hosts_watched": survey.watched}
 
     def _draining(self, host: Host) -> Verdict | None:
@@ -203,13 +206,17 @@ class Judge:
         if self.now < lost_at:
             return None
         survey = self.surveys[host.spec.cluster]
-        numbers = {
+        numbers: dict[str, Number] = {
             "silent_ms": self.now - host.last_seen,
             "lost_after_ms": self.silence.policy.lost_after_ms,
             "hosts_silent": survey.silent,
             "hosts_watched": survey.watched,
         }
-        if survey.is_mass or self.silence.is_too_late(host, self.core, self.now):
+        block = self.blocks[host.spec.cluster, host.spec.block]
+        waits = block.is_whole and self.silence.is_block_waited_for(host, self.core, self.now)
+        if waits:
+            numbers |= {"block_silent": block.silent, "block_lost_after_ms": self.silence.policy.block_lost_after_ms}
+        if survey.is_mass or waits or self.silence.is_too_late(host, self.core, self.now):
             late = {**numbers, "late_ms": self.now - lost_at}
             return Verdict(state=HostState.SUSPECT, why=_why("P2", Reason.HOST_SILENT, late))
         return Verdict(state=HostState.LOST, why=_why("P2", Reason.HOST_SILENT_TOO_LONG, numbers))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 
 SILENT = [*KNOBS, "suspect_after=2s", "lost_after=12s"]
 """Shorter than a cut lasts (15 s), longer than one agent needs more than another to be back."""
-PATIENT = [*KNOBS, "suspect_after=3s", "lost_after=17s"]
+PATIENT = [*KNOBS, "suspect_after=3s", "lost_after=17s", "block_lost_after=17s"]
 """Longer than an agent goes on trying to write what it knew before it was cut off (15 s): then it reads first."""
 LOST = "lost the log's server"
 

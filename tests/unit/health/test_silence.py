@@ -167,6 +167,39 @@ def test_after_a_mass_silence_every_host_has_the_whole_time_again() -> None:
     assert ward.changes("h0")[-1].at == over_at + ward.policy.lost_after_ms - ward.policy.suspect_after_ms
 
 
+def racks() -> tuple[Ward, list[str], list[str]]:
+    """Ten hosts, the first three of them a block of their own."""
+    ward = Ward(hosts=10)
+    rack, rest = [str(name) for name in ward.names[:3]], [str(name) for name in ward.names[3:]]
+    ward.register(*rack, block="rack")
+    ward.live(2 * BEAT, *rack, *rest)
+    return ward, rack, rest
+
+
+def test_a_block_that_is_silent_whole_is_waited_for_as_its_switch_may_come_back() -> None:
+    ward, rack, rest = racks()
+    ward.live(25 * MINUTE, *rest)
+    for host in rack:
+        assert ward.state(host) is SUSPECT and ward.capacity(host) == 8
+        assert ward.changes(host)[2].why.numbers["block_silent"] == 3, "the log says why it was not given up"
+    ward.live(2 * BEAT, *rack, *rest)
+    assert {ward.state(host) for host in ward.names} == {HEALTHY}
+
+
+def test_a_block_that_stays_silent_is_lost_in_the_end() -> None:
+    ward, rack, rest = racks()
+    ward.live(ward.policy.block_lost_after_ms + ward.policy.lost_after_ms, *rest)
+    assert [ward.state(host) for host in rack] == [LOST] * 3
+    silent = ward.changes(rack[0])[-1].why.numbers["silent_ms"]
+    assert isinstance(silent, int) and silent >= ward.policy.block_lost_after_ms
+
+
+def test_hosts_of_a_block_of_which_others_are_heard_are_lost_as_any() -> None:
+    ward, rack, rest = racks()
+    ward.live(6 * MINUTE, rack[2], *rest)
+    assert [ward.state(host) for host in rack] == [LOST, LOST, HEALTHY]
+
+
 def test_one_of_two_hosts_is_lost_while_the_other_is_heard() -> None:
     ward = Ward(hosts=2)
     ward.live(5 * MINUTE, "h1")

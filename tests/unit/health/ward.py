@@ -42,9 +42,11 @@ class Ward:
         self.log.append_now([msgspec.structs.replace(fact, id=fact_id)])
         return fact_id
 
-    def register(self, *hosts: str, gpu_type: str = "H100") -> None:
+    def register(self, *hosts: str, gpu_type: str = "H100", block: str = "b") -> None:
         """An agent starts and speaks for these hosts."""
-        specs = tuple(HostSpec(host=HostId(host), gpus=8, gpu_type=gpu_type, block="b", cluster="c") for host in hosts)
+        specs = tuple(
+            HostSpec(host=HostId(host), gpus=8, gpu_type=gpu_type, block=block, cluster="c") for host in hosts
+        )
         self.say(HostRegistered(at=self.now, agent="a", hosts=specs))
 
     def beat(self, *hosts: str, at: Millis | None = None, gpus: int = 8, runs: tuple[str, ...] = ()) -> None:

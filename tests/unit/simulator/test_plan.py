@@ -35,7 +35,7 @@ def test_every_knob_can_be_set() -> None:
 
 
 def test_the_knobs_that_change_nothing_are_known() -> None:
-    odd = Policy(heartbeat_ms=1, suspect_after_ms=2, lost_after_ms=3)
+    odd = Policy(heartbeat_ms=1, suspect_after_ms=2, lost_after_ms=3, block_lost_after_ms=4)
     assert without_silence(odd) == without_silence(Policy()), "they are the only ones"
     assert {f"{name}_ms" for name in UNPLAYED} == {
         knob.name for knob in fields(Policy) if getattr(odd, knob.name) != getattr(Policy(), knob.name)
