@@ -150,7 +150,7 @@ def _check(settings: Settings, wrong: list[Refusal], *, look: bool) -> None:
             check_open(given.value, settings.field(path))
             for role in _expanded(setting, given.value, settings.role):
                 found = read(setting, given.value, role=role, field=settings.field(path))
-                if look and setting.kind.files and isinstance(found, Path):
+                if look and setting.is_opened_by(role) and isinstance(found, Path):
                     check_readable(found, settings.field(path))
         except Refusal as refusal:
             wrong.append(refusal)

@@ -32,6 +32,7 @@ class Setting:
     `flag`: its own, if it has one (`--set PATH=VALUE` works for every setting).
     `older`: other variables that it is read from.
     `roles`: who reads it; nobody named means everybody.
+    `opened_by`: of those, who opens the file that it names; nobody named means all of them.
     `secret`: the value is the name of a file with a secret.
     `private`: the value is shown without what may be a secret in it.
     `fixed`: for a knob of the policy, why it cannot change while the system runs.
@@ -47,6 +48,7 @@ class Setting:
     flag: str = ""
     older: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
+    opened_by: tuple[str, ...] = ()
     secret: bool = False
     private: bool = False
     fixed: str = ""
@@ -75,3 +77,7 @@ class Setting:
     def is_read_by(self, role: str) -> bool:
         """Whether `role` reads it; empty: whether anybody does."""
         return not role or not self.roles or role in self.roles
+
+    def is_opened_by(self, role: str) -> bool:
+        """Whether `role`, which reads it, opens the file that it names; empty: whether anybody does."""
+        return self.kind.files and (not role or not self.opened_by or role in self.opened_by)

@@ -93,6 +93,7 @@ _CLICKHOUSE = (
         kind=FILE,
         what="file with its password",
         flag="--clickhouse-token-file",
+        opened_by=("gateway", "ranker", "journal", "up"),
         secret=True,
     ),
 )

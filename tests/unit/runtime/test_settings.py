@@ -212,6 +212,13 @@ def test_a_role_looks_only_at_files_that_it_reads(tmp_path: Path) -> None:
         load_settings(role="gateway", config=file, environment={})
 
 
+def test_a_role_that_asks_no_database_is_not_asked_for_its_password(tmp_path: Path) -> None:
+    file = written(tmp_path, "clickhouse: {token_file: nowhere/password}\n")
+    for role, asked in (("agent", False), ("placer", False), ("journal", True), ("gateway", True), ("", True)):
+        _, wrong = collect(role=role, config=file, environment={}, look=True)
+        assert [each.field for each in wrong] == ["clickhouse.token_file"] * asked, role
+
+
 def test_the_example_is_a_file_and_so_is_it_with_every_key(tmp_path: Path) -> None:
     assert collect(role="", config=written(tmp_path, example()), environment={})[1] == []
     whole = re.sub(r"^#(?=\S|  )", "", example(), flags=re.MULTILINE)
