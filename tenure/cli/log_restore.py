@@ -5,7 +5,7 @@ import contextlib
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +36,8 @@ class Place:
     token_file: Path | None
     log: "Access"
     cluster: str
-    replicas: int
+    replicas: int = 1
+    max_gib: int = 0
 
 
 def register(_app: typer.Typer) -> None:
@@ -61,6 +62,9 @@ def restore(
         Path | None, typer.Option("--nats-ca", metavar="FILE", help="Who signed the server's certificate.")
     ] = None,
     replicas: Annotated[int, typer.Option("--replicas", help="Servers that hold every fact: 1, 3 or 5.")] = 1,
+    max_gib: Annotated[
+        int, typer.Option("--max-gib", min=0, help="Size at which it refuses new facts. 0: what there is.")
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Make the log anew from ClickHouse when the log itself is lost: the same facts at the same positions.
@@ -79,12 +83,16 @@ def restore(
         raise Refusal(field="--replicas", problem=str(replicas), fix="use 1, 3 or 5")
     if data is not None:
         with _embedded(data, cluster) as place:
-            restored = _restore(place)
+            restored = _restore(replace(place, max_gib=max_gib))
     else:
         tls = None if ca is None else Tls(ca=ca)
         access = Access(url=nats, client=OPERATOR, seed_file=key_file, tls=tls)
-        place = Place(clickhouse=clickhouse, token_file=token_file, log=access, cluster=cluster, replicas=replicas)
-        restored = _restore(place)
+        place = Place(clickhouse=clickhouse, token_file=token_file, log=access, cluster=cluster)
+        restored = _restore(replace(place, replicas=replicas, max_gib=max_gib))
+    _tell(restored, as_json=as_json)
+
+
+def _tell(restored: "Restored", *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -123,6 +131,7 @@ def _restore(place: Place) -> "Restored":
                 last=last,
                 now=words.now_ms(),
                 replicas=place.replicas,
+                max_bytes=place.max_gib << 30 if place.max_gib else None,
             )
         )
     except (ClickHouseError, ConnectionError) as error:
@@ -148,7 +157,7 @@ def _embedded(root: Path, cluster: str) -> Iterator[Place]:
         with _engine(data) as (url, token_file):
             server.start()
             access = Access(url=server.url, client=OPERATOR)
-            yield Place(clickhouse=url, token_file=token_file, log=access, cluster=cluster, replicas=1)
+            yield Place(clickhouse=url, token_file=token_file, log=access, cluster=cluster)
     finally:
         server.stop()
         data.release()

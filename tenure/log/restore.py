@@ -65,18 +65,20 @@ async def restore(
     last: Position,
     now: Millis,
     replicas: int = 1,
+    max_bytes: int | None = None,
     heartbeats_kept_s: int = HEARTBEATS_KEPT_S,
 ) -> Restored:
     """Write all facts of the copy, in order of position and up to `last`, into a log that is made for them.
 
-    `copy_of`: the identity of the log that they are from. Raises `Unavailable` if there is a log already, if somebody
+    `copy_of`: the identity of the log that they are from. `max_bytes`: its size at most; None: as one that is made
+    without saying. Raises `Unavailable` if there is a log already, if somebody
     else writes meanwhile, or the server cannot be reached: then nothing is left.
     """
     subjects = Subjects(cluster)
     link = await Link.open(access, patience_s=PATIENCE_S)
     try:
         identity = f"{family(copy_of)}.{uuid.uuid4().hex[:12]}"
-        await _make(link, subjects, Sizing(replicas=replicas, identity=identity))
+        await _make(link, subjects, Sizing(replicas=replicas, max_bytes=max_bytes, identity=identity))
         try:
             filler = _Filler(copy, subjects, last=last, now=now, kept_s=heartbeats_kept_s)
             restored = await _write(link, filler, identity)

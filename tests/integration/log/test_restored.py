@@ -28,8 +28,10 @@ from tenure.events.reports import Heartbeat
 from tenure.export.jsonl import lines
 from tenure.log.access import Access
 from tenure.log.jetstream import JetStreamLog
+from tenure.log.link import Link
 from tenure.log.port import Unavailable
 from tenure.log.restore import family, restore
+from tenure.log.subjects import Subjects
 from tenure.runtime.cluster_file import parse_hosts
 from tenure.runtime.nats_server import NatsServer
 from tenure.runtime.options import build_policy
@@ -177,6 +179,19 @@ def test_clickhouse_from_the_log_alone(
         assert client.query("SELECT count() FROM occupancy WHERE kind = 'segment'").result_rows == [(segments,)]
 
     asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+def test_the_log_made_anew_is_as_large_as_is_said(nats_server: NatsServer) -> None:
+    async def scenario() -> None:
+        before = await write(nats_server, "small")
+        access, last = Access(url=nats_server.url), before[-1].position
+        await restore(before, access, cluster="sized", copy_of="a", last=last, now=ENDS_AT, max_bytes=3 << 30)
+        link = await Link.open(access, patience_s=5)
+        made = await link.api(f"STREAM.INFO.{Subjects('sized').stream}", timeout_s=5)
+        await link.close()
+        assert made["config"]["max_bytes"] == 3 << 30
+
+    asyncio.run(scenario())
 
 
 def test_heartbeats_that_the_log_would_have_forgotten_are_left_out(nats_server: NatsServer) -> None:
