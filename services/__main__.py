@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tenure.runtime.heaps import share_heaps
 from tenure.runtime.orphan import obey_environment
 
 ROLES = tuple(sorted(shell.parent.name for shell in Path(__file__).parent.glob("*/shell.py")))
@@ -18,6 +19,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"tenure serve: {problem}; the roles are {', '.join(ROLES)}", file=sys.stderr)
         return 2
     obey_environment()
+    share_heaps()
     shell = importlib.import_module(f"services.{role}.shell")
     status: int = shell.main(list(own))
     return status

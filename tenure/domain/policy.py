@@ -136,8 +136,7 @@ class Policy:
     block_lost_after_ms: Annotated[
         Millis,
         Knob(
-            what="the same for three or more hosts that are a whole block and silent all of them: a switch, not so many "
-            "dead hosts",
+            what="the same for a whole block of three or more hosts that are all silent: its switch, not so many hosts",
             least=0,
             most=_FAR,
         ),
