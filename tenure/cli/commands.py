@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tenure.cli import (
+    budget_import,
     budgets,
     config,
     doctor,
@@ -32,8 +33,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_PARTS = (up, submit, queue, jobs, output, budgets, people, hosts, serve, simulate, trace, log, log_dead, log_restore)
-for module in (*_PARTS, config, doctor, tokens):
+_PARTS = (up, submit, queue, jobs, output, budgets, people, budget_import, hosts, serve, simulate, trace, log, log_dead)
+for module in (*_PARTS, log_restore, config, doctor, tokens):
     module.register(app)
 
 

@@ -18,6 +18,7 @@ from simulator.knobs import parse_knobs
 from simulator.traces.contract import parse_rules
 from simulator.traces.outages.scale import Scaling, Source, chunks, import_outages
 from simulator.workload import read_trace
+from tenure.cli.slurm_accounts import budgets_yaml, load_accounts
 from tenure.domain.refusal import Refusal
 from tenure.domain.tree_check import check_tree
 from tenure.runtime.budgets_file import load_budgets
@@ -59,6 +60,14 @@ clusters:
     hosts: [{name: a1, gpus: 4, gpu_type: A100, block: row1/rack1, address: 10.0.0.1}]
 """
 BUDGETS = "budgets: {science: {share: 60, managers: [ana], children: {chem: {share: 45}}}, art: {share: 40}}\n"
+ACCOUNTS = """\
+Account|ParentName|User|Share
+root|||1
+language|root||60
+language||fay|1
+alignment|language||2
+alignment||cy|parent
+"""
 POLICY = "policy: {lookback: 7d, ratio_margin: 0.02, reservation_depth: 32, automation_share: 0.1}\n"
 SIGNAL_OPTIONS = """\
 signals:
@@ -100,6 +109,7 @@ READERS: dict[str, tuple[Read, str]] = {
     "faults": (lambda path: read_faults(path, hosts=HOSTS), FAULTS),
     "cluster": (load_cluster, CLUSTER),
     "budgets": (load_budgets, BUDGETS),
+    "accounts": (lambda path: budgets_yaml(load_accounts(path)), ACCOUNTS),
     "policy": (read_settings, POLICY),
     "signals": (read_settings, SIGNAL_OPTIONS),
     "repair": (read_settings, REPAIR_OPTIONS),
