@@ -18,12 +18,13 @@ BIN = Path(sys.executable).parent
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze, of the package systemd")
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
-    (tmp_path / "tenure").symlink_to(BIN / "tenure")
+    for program in ("tenure", "nats-server"):
+        (tmp_path / program).symlink_to(BIN / program)
     for unit in UNITS.glob("*.service"):
         text = unit.read_text()
-        assert "/opt/tenure/bin/tenure" in text
+        assert re.search(r"^ExecStart=/opt/tenure/bin/(tenure|nats-server) ", text, re.MULTILINE)
         (tmp_path / unit.name).write_text(text.replace("/opt/tenure/bin", str(tmp_path)))
-    names = [str(tmp_path / name) for name in ("tenure-agent.service", "tenure@placer.service")]
+    names = [str(tmp_path / name) for name in ("tenure-agent.service", "tenure-nats.service", "tenure@placer.service")]
     (tmp_path / "tenure@placer.service").symlink_to(tmp_path / "tenure@.service")
     environment = {**os.environ, "SYSTEMD_LOG_LEVEL": "warning"}
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *names]

@@ -12,6 +12,7 @@ from tenure.domain.tree import BudgetTree
 from tenure.runtime.budgets_file import load_budgets
 from tests.unit.cli.conftest import Run
 
+PAGE = Path(__file__).parents[3] / "docs/from-slurm.md"
 HEADER = "Account|ParentName|User|Share\n"
 LAB = (
     HEADER
@@ -133,3 +134,15 @@ def test_the_command_leaves_nothing_where_it_refuses(tenure: Run, tmp_path: Path
     for file, said in (("nowhere", "name a readable file"), ("latin", "save it as UTF-8")):
         done = tenure("budget", "import", str(tmp_path / file), "--from", "sacctmgr", "--out", str(out))
         assert done.status != 0 and said in done.err and not out.exists()
+
+
+def test_the_worked_example_of_the_page_is_what_is_made(tmp_path: Path) -> None:
+    rows = [row.strip("|").split("|") for row in PAGE.read_text().splitlines() if row.count("|") == 9]
+    cells = [[cell.strip(" `") for cell in row] for row in rows if not row[0].startswith("---")]
+    tree, _ = imported("\n".join("|".join(row[:4]) for row in cells), tmp_path)
+    shown = {row[5]: (row[6], row[7]) for row in cells[1:] if row[4] == "→"}
+    assert shown == {
+        node.path: (f"{node.share_ppm / 10_000:g} %", ", ".join(node.members) or "everybody")
+        for node in tree.nodes
+        if tree.is_leaf(node.path)
+    } | {"language": ("60 %", "")}
