@@ -30,6 +30,15 @@ def test_every_alert_says_who_and_what_to_do() -> None:
         assert anchor in anchors((ROOT / page).read_text()), f"{page} has no section {rule['alert']}"
 
 
+def test_every_runbook_says_how_urgent_it_is_what_to_look_at_and_what_to_do() -> None:
+    page = (ROOT / "docs/operations.md").read_text()
+    for rule in RULES:
+        section = page.partition(f"\n### {rule['alert']}\n")[2].partition("\n##")[0]
+        assert section.lstrip().startswith(f"**{rule['labels']['severity'].capitalize()}.** "), rule["alert"]
+        commands, after = re.findall(r"^    \S.*$", section, re.MULTILINE), section.rpartition("\n    ")[2]
+        assert commands and after.partition("\n")[2].strip(), rule["alert"]
+
+
 def test_every_alert_is_tried() -> None:
     tests = read("tenure.test.yaml")["tests"]
     tried = [(case["alertname"], "exp_alerts" in case) for test in tests for case in test["alert_rule_test"]]
