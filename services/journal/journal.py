@@ -45,15 +45,17 @@ WRITE_WITHIN_S = 60.0
 class Journal:
     """One journal. `progress_file` is kept at what is written and how much is not, about once a second."""
 
-    def __init__(self, log: Log, connect: Callable[[], Client], *, progress_file: Path) -> None:
-        """`connect` makes a client; it raises `ConnectionError` while the server is away."""
+    def __init__(
+        self, log: Log, connect: Callable[[], Client], *, progress_file: Path, cluster: str | None = None
+    ) -> None:
+        """`connect` makes a client; it raises `ConnectionError` while the server is away. `cluster`: see `Writer`."""
         self.position: Position = LOG_START
         self.caught_up = asyncio.Event()
         """Set when all that was in the log at the start is written, or another journal sees to that."""
         self.leadership: Leadership | None = None
         """Which of several journals writes; None: this is the only one."""
         self._look = asyncio.Event()
-        self._log, self._connect, self._progress_file = log, connect, progress_file
+        self._log, self._connect, self._cluster, self._progress_file = log, connect, cluster, progress_file
         self._waiting: deque[Recorded] = deque()
         self._trouble = ""
         self._head: Position = LOG_START
@@ -119,7 +121,7 @@ class Journal:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         """Go on where the database ends, until trouble or `stop`."""
-        writer = Writer(await asyncio.to_thread(self._connect))
+        writer = Writer(await asyncio.to_thread(self._connect), cluster=self._cluster)
         identity, until = await self._log.identity(), await self._may_write_until()
         self.position = await asyncio.to_thread(writer.resume, identity, until=until)
         feed = await self._log.follow(tuple(KINDS.values()), after=self.position, rest_s=REST_S)

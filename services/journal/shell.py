@@ -35,8 +35,10 @@ async def serve(service: Service) -> None:
         connect, connection.clickhouse_url, connection.clickhouse_token_file, answer_timeout_s=ANSWER_TIMEOUT_S
     )
     try:
-        journal = Journal(log, to_database, progress_file=connection.data / "journal" / "progress.json")
-        details: dict[str, object] = {"progress": str(connection.data / "journal" / "progress.json")}
+        progress = connection.data / "journal" / "progress.json"
+        cluster = service.arguments.clickhouse_cluster or None
+        journal = Journal(log, to_database, progress_file=progress, cluster=cluster)
+        details: dict[str, object] = {"progress": str(progress)}
         async with taking_part(service, log, journal.caught_up, details, at_once=True) as journal.leadership:
             journal.leadership.on_change.append(journal.look_up)
             await journal.run(stop)

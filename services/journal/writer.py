@@ -40,17 +40,19 @@ class Overtaken(Exception):
 class Writer:
     """The journal's hands. Not for several threads at once."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, *, cluster: str | None = None) -> None:
+        """`cluster`: the ClickHouse cluster whose servers all have the tables; None: one server."""
+        self._client, self._cluster = client, cluster
         self._until = math.inf
 
     def resume(self, log_identity: str, *, until: float = math.inf) -> Position:
         """Bring schema and last batch in order. Returns the position after which to go on.
 
-        Raises `Refusal` if the database belongs to another log, `DatabaseError` if the server cannot do it now.
+        Raises `Refusal` if the database belongs to another log or has facts twice, `DatabaseError` if the server cannot
+        do it now.
         """
         self._until = until
-        migrate(self._client)
+        migrate(self._client, cluster=self._cluster)
         self._claim(log_identity)
         last = self._client.query("SELECT batch FROM events ORDER BY position DESC LIMIT 1").result_rows
         if not last:
@@ -58,6 +60,11 @@ class Writer:
         first = last[0][0]
         query = "SELECT position, kind, payload FROM events WHERE position >= {first:UInt64} ORDER BY position"
         rows = self._client.query(query, {"first": first}).result_rows
+        if len({row[0] for row in rows}) < len(rows):
+            fix = "make the database anew from the log (docs/operations.md, When everything is lost), and report it"
+            raise Refusal(
+                field=f"database {self._client.database}", problem=f"facts from position {first} on are twice", fix=fix
+            )
         derives = {kind.__name__ for kind in DERIVES}
         facts = [Recorded(Position(at), decode(payload.encode())) for at, kind, payload in rows if kind in derives]
         for insert in rebuilt(facts, first=Position(first)).derived_inserts():

@@ -16,6 +16,16 @@ CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 120
 _OPTION = "--clickhouse"
 
+SETTINGS = {
+    "insert_quorum": "auto",
+    "insert_quorum_parallel": 0,
+    "insert_quorum_timeout": 20_000,
+    "select_sequential_consistency": 1,
+    "distributed_ddl_task_timeout": 20,
+}
+"""Of every statement, for replicated tables; others pass them over. What is acknowledged is on most replicas, and one
+that does not have all of that yet refuses to answer, whichever is asked (decision 0024). Milliseconds; seconds."""
+
 _ERRNO = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 _ADDRESS = re.compile(r"with url: \S*")
 _PASSWORD_CODES = ("(AUTHENTICATION_FAILED)", "(REQUIRED_PASSWORD)", "(WRONG_PASSWORD)", "code: 516", "code: 193")
@@ -43,6 +53,7 @@ def connect(url: str, token_file: Path | None = None, *, answer_timeout_s: int =
             autogenerate_session_id=False,
             connect_timeout=CONNECT_TIMEOUT_S,
             send_receive_timeout=answer_timeout_s,
+            settings=SETTINGS,
         )
     except ValueError as error:
         raise Refusal(field=_OPTION, problem=str(error), fix="write http://host:port[/database]") from error

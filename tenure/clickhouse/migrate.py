@@ -3,7 +3,7 @@
 They are part of the package: `migrations` beside this file leads to them in a checkout and is a copy when installed.
 
 Every statement in them may be run again (`IF NOT EXISTS`), so two processes that start at once, or a crash half-way,
-do no harm.
+do no harm. None takes away what a journal of an earlier version writes, so that one may go on meanwhile.
 """
 
 import hashlib
@@ -14,16 +14,16 @@ from pathlib import Path
 
 from clickhouse_connect.driver import Client
 
+from tenure.clickhouse.replicated import check_cluster, on_cluster
 from tenure.domain.refusal import Refusal
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _NAME = re.compile(r"(\d{3})_[a-z0-9_]+\.sql")
 _END_OF_STATEMENT = re.compile(r";[ \t]*$", re.MULTILINE)
-_RECORD = """
-CREATE TABLE IF NOT EXISTS migrations
+_RECORD = """CREATE TABLE IF NOT EXISTS migrations
 (number UInt32, name String, sha256 String, at DateTime DEFAULT now())
-ENGINE = ReplacingMergeTree ORDER BY number
-"""
+ENGINE = ReplacingMergeTree ORDER BY number"""
+_DATABASE = "CREATE DATABASE IF NOT EXISTS {name:Identifier}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +40,22 @@ class Migration:
         return hashlib.sha256("\n;\n".join(self.statements).encode()).hexdigest()
 
 
-def migrate(client: Client, *, folder: Path = MIGRATIONS) -> list[str]:
-    """Apply what is missing. Returns the files applied. Raises `Refusal` if an applied file was changed."""
-    _create_database(client)
-    client.command(_RECORD)
-    rows = client.query("SELECT number, sha256 FROM migrations ORDER BY number, at").result_rows
-    applied = {int(number): str(sha256) for number, sha256 in rows}
+def migrate(client: Client, *, folder: Path = MIGRATIONS, cluster: str | None = None) -> list[str]:
+    """Apply what is missing, on all servers of a `cluster` if it is one. Returns the files applied.
+
+    Raises `Refusal` if an applied file was changed, or if the database or the cluster is none for this.
+    """
+    check_cluster(client, cluster)
+    applied, migrations = _applied(client), list(read_migrations(folder))
+    if any(migration.number not in applied for migration in migrations):  # else nothing waits for a server that is away
+        _create_database(client, cluster)
+        client.command(_said(_RECORD, cluster))
+        applied = _applied(client)
     fresh = []
-    for migration in read_migrations(folder):
+    for migration in migrations:
         if migration.number not in applied:
             for statement in migration.statements:
-                client.command(statement)
+                client.command(_said(statement, cluster))
             row = [migration.number, migration.name, migration.sha256]
             client.insert("migrations", [row], column_names=["number", "name", "sha256"])
             fresh.append(migration.name)
@@ -83,12 +88,26 @@ def statements(text: str) -> tuple[str, ...]:
     return tuple(part for part in parts if part)
 
 
-def _create_database(client: Client) -> None:
-    """Make the database if it is missing. The embedded server has it and refuses the attempt."""
+def _applied(client: Client) -> dict[int, str]:
+    """Number and hash of what was applied; of one that was applied twice, the later."""
+    query = "SELECT 1 FROM system.tables WHERE database = {database:String} AND name = 'migrations'"
+    if not client.query(query, {"database": client.database}).result_rows:
+        return {}
+    rows = client.query("SELECT number, sha256 FROM migrations ORDER BY number, at").result_rows
+    return {int(number): str(sha256) for number, sha256 in rows}
+
+
+def _said(statement: str, cluster: str | None) -> str:
+    return statement if cluster is None else on_cluster(statement, cluster)
+
+
+def _create_database(client: Client, cluster: str | None) -> None:
+    """Make the database where it is missing. The embedded server has it and refuses the attempt."""
     name, client.database = client.database, None
     try:
         parameters = {"name": name}
-        if not client.query("SELECT 1 FROM system.databases WHERE name = {name:String}", parameters).result_rows:
-            client.command("CREATE DATABASE IF NOT EXISTS {name:Identifier}", parameters)
+        there = client.query("SELECT 1 FROM system.databases WHERE name = {name:String}", parameters).result_rows
+        if not there or cluster is not None:
+            client.command(_said(_DATABASE, cluster), parameters)
     finally:
         client.database = name

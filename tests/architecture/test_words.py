@@ -41,6 +41,8 @@ ALLOWED = frozenset(
         # the environment and the options of torchrun
         "NODE_RANK",
         "nnodes",
+        # a setting of ClickHouse
+        "distributed_ddl_task_timeout",
         # a budget is a node of the project tree (glossary)
         "BudgetNode",
     }

@@ -12,6 +12,7 @@ from services.journal.writer import Overtaken, Writer
 from tenure.clickhouse.story import visible_position
 from tenure.clickhouse.window import read_window
 from tenure.domain.ids import Position
+from tenure.domain.refusal import Refusal
 from tenure.domain.units import DAY, HOUR
 from tests.contract.own_clickhouse import Server, clickhouse, client
 from tests.contract.test_clickhouse_schema import batches, busy_lab, by_budget, occupied
@@ -142,6 +143,17 @@ def test_the_same_batch_twice_counts_once(client: Client) -> None:
     for _ in range(2):
         assert Writer(client).resume("log") == len(told.recorded)
     assert totals(client) == before
+
+
+def test_facts_that_are_there_twice_are_noticed(client: Client) -> None:
+    """Should a server ever forget a token that it ought to know: nothing is built on top of that."""
+    told = lab()
+    resume_and_finish(client, told, size=5)
+    last = batches(told.recorded, size=5)[-1]
+    table = last.event_insert().table
+    client.insert(table.name, last.events, column_names=table.columns, column_type_names=table.types)
+    with pytest.raises(Refusal, match=f"facts from position {last.first} on are twice"):
+        Writer(client).resume("log")
 
 
 def test_a_batch_with_other_boundaries_is_noticed_and_dropped(client: Client) -> None:

@@ -96,6 +96,15 @@ _CLICKHOUSE = (
         opened_by=("gateway", "ranker", "journal", "up"),
         secret=True,
     ),
+    Setting(
+        path="clickhouse.cluster",
+        example="tenure",
+        kind=TEXT,
+        what="ClickHouse's cluster (of its `remote_servers`) whose servers all get the tables, replicated",
+        default_in_words="one server",
+        flag="--clickhouse-cluster",
+        roles=("journal",),
+    ),
 )
 _GATEWAY = (
     Setting(
