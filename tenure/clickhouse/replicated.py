@@ -62,7 +62,7 @@ def check_cluster(client: Client, cluster: str | None) -> None:
         known = ", ".join(row[0] for row in client.query("SELECT DISTINCT cluster FROM system.clusters").result_rows)
         raise Refusal(field=_FIELD, problem=f"the server knows no cluster {cluster!r}", fix=f"name one of: {known}")
     if shards > 1:
-        fix = "name one of a single shard: each server has all rows"
+        fix = "name one of a single shard: each server has all rows (docs/sizing.md says how far that goes)"
         raise Refusal(field=_FIELD, problem=f"{cluster!r} has {shards} shards", fix=fix)
     macros = {row[0] for row in client.query("SELECT macro FROM system.macros").result_rows}
     missing = [name for name in MACROS if name not in macros]

@@ -27,9 +27,10 @@ async def create(*, server: str | Access, cluster: str, replicas: int, max_gib: 
     try:
         await make_store(Access(url=server) if isinstance(server, str) else server, replicas=log.replicas)
         await log.dead.ensure()
+        await log.let_all_read()
         return await log.identity()
     except (Lost, Refused) as trouble:
-        raise Unavailable(f"the stream of dead letters: {trouble}") from trouble
+        raise Unavailable(f"what belongs to the log: {trouble}") from trouble
     finally:
         await log.close()
 

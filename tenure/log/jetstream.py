@@ -18,7 +18,7 @@ from tenure.log.group_commit import GroupCommit
 from tenure.log.link import Link, Lost
 from tenure.log.port import ATOMIC_MAX, Appended, Expect, Unavailable, check_ids
 from tenure.log.publish import Letter, Place, Publisher
-from tenure.log.stream import ANSWER_S, Sizing, StreamState, ensure_stream, last_of
+from tenure.log.stream import ANSWER_S, Sizing, StreamState, ensure_stream, last_of, let_all_read
 from tenure.log.subjects import Subjects
 
 PATIENCE_S = 10.0
@@ -110,6 +110,10 @@ class JetStreamLog:
     async def identity(self) -> str:
         """See `Log.identity`: a random id that the stream was made with."""
         return self._identity
+
+    async def let_all_read(self) -> None:
+        """See `tenure.log.stream.let_all_read`."""
+        await let_all_read(self._link, self._subjects)
 
     async def append(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
         """See `Log.append`."""

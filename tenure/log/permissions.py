@@ -13,7 +13,7 @@ that another has stored (DIRECT.GET), and no reader believes a subject alone.
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +34,8 @@ from tenure.log.lease import BUCKET
 from tenure.log.link import API
 from tenure.log.subjects import Subjects, host_token
 
+DOMAIN_API = "$JS.tenure.API"
+"""What servers of sites make of `API`: `deploy/nats/leaf.conf`."""
 OPERATOR, GATEWAY, AGENT, READER = "operator", "gateway", "agent", "reader"
 
 
@@ -95,6 +97,24 @@ def users(hosts: Sequence[HostId] = ()) -> dict[str, Grant | None]:
     return {OPERATOR: None, **shared, **own}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Hosts whose agents reach the log through a server of their own."""
+
+    name: str
+    hosts: tuple[HostId, ...]
+
+    @property
+    def user(self) -> str:
+        """As whom that server connects to the log's servers. It may what its agents may, together."""
+        return f"leaf-{self.name}"
+
+    @property
+    def agents(self) -> dict[str, Grant]:
+        """The users of that server."""
+        return {agent_of(host): replace(GRANTS[AGENT], host=host) for host in self.hosts}
+
+
 def may_publish(grant: Grant, *, cluster: str) -> list[str]:
     """The subjects a user may write to: its facts, and what reading takes."""
     subjects = Subjects(cluster)
@@ -124,20 +144,45 @@ def may_subscribe(name: str, grant: Grant, *, cluster: str) -> list[str]:
     return [f"{inbox_of(name)}.>", Subjects(cluster).every_condemned, *questions]
 
 
-def render(keys: Mapping[str, str], *, cluster: str, hosts: Sequence[HostId] = ()) -> str:
-    """The `authorization` block of a nats-server. `keys`: by user its public key, or `$NAME` of a variable with it."""
+def render(keys: Mapping[str, str], *, cluster: str, hosts: Sequence[HostId] = (), sites: Sequence[Site] = ()) -> str:
+    """The `authorization` block of the log's servers. `keys`: by user its public key, or `$NAME` of a variable."""
+    entries = [(name, {} if grant is None else {name: grant}) for name, grant in users(hosts).items()]
+    entries += [(site.user, site.agents) for site in sites]
+    return _block(keys, entries, cluster=cluster, at_site={site.user for site in sites})
+
+
+def render_site(keys: Mapping[str, str], site: Site, *, cluster: str) -> str:
+    """The same for the server of a site."""
+    entries = [(name, {name: grant}) for name, grant in site.agents.items()]
+    return _block(keys, entries, cluster=cluster, at_site=site.agents.keys())
+
+
+def _block(
+    keys: Mapping[str, str],
+    entries: Sequence[tuple[str, Mapping[str, Grant]]],
+    *,
+    cluster: str,
+    at_site: Collection[str],
+) -> str:
+    """`entries`: each user, and as whom it may speak, as nobody: it may do all. `at_site`: who asks from there."""
     lines = ["authorization {", "  users: ["]
-    for name, grant in users(hosts).items():
-        lines.append(f"    # {name}")
-        if grant is None:
-            lines.append(f"    {{ nkey: {keys[name]} }}")
+    for user, spoken in entries:
+        lines.append(f"    # {user}")
+        if not spoken:
+            lines.append(f"    {{ nkey: {keys[user]} }}")
             continue
-        lines.append(f"    {{ nkey: {keys[name]}, permissions: {{")
-        lines.append(f"        subscribe: [{_listed(may_subscribe(name, grant, cluster=cluster))}]")
-        if grant.answers_gateway:
+        heard = (each for name, grant in spoken.items() for each in may_subscribe(name, grant, cluster=cluster))
+        said = [each for grant in spoken.values() for each in may_publish(grant, cluster=cluster)]
+        if user in at_site:
+            said = [each.replace(API, DOMAIN_API, 1) if each.startswith(API) else each for each in said]
+        if user not in spoken:  # what is answered is not known to the log's servers of a connection of servers
+            said.append(f"{inbox_of(GATEWAY)}.>")
+        lines.append(f"    {{ nkey: {keys[user]}, permissions: {{")
+        lines.append(f"        subscribe: [{_listed(list(dict.fromkeys(heard)))}]")
+        if any(grant.answers_gateway for grant in spoken.values()):
             lines.append("        allow_responses: true")
         lines.append("        publish: [")
-        lines += [f"          {_quoted(subject)}" for subject in may_publish(grant, cluster=cluster)]
+        lines += [f"          {_quoted(subject)}" for subject in dict.fromkeys(said)]
         lines.append("        ] } }")
     return "\n".join([*lines, "  ]", "}", ""])
 
@@ -185,17 +230,46 @@ def _quoted(subject: str) -> str:
     return f'"{subject}"'
 
 
+def _hosts(text: str, *, field: str) -> list[HostId]:
+    return [HostId(check_word(host, field=field)) for host in text.split(",") if host]
+
+
+def _site(text: str) -> Site:
+    name, equals, named = text.partition("=")
+    hosts = _hosts(named, field="--site")
+    if not equals or not hosts:
+        raise Refusal(field="--site", problem=f"{text[:60]!r} names no hosts", fix="write --site NAME=HOST,HOST")
+    return Site(name=check_word(name, field="--site"), hosts=tuple(hosts))
+
+
+def _check_sites(sites: Sequence[Site], hosts: Sequence[HostId]) -> None:
+    for site in sites:
+        strange = sorted(set(site.hosts) - set(hosts))
+        if strange:
+            fix = "add it to --hosts: roles are told of all hosts there"
+            raise Refusal(field="--site", problem=f"{strange[0]} of {site.name} is not among the hosts", fix=fix)
+
+
 def main() -> int:
     """The command. Exit status 1 with one line on stderr when the keys cannot be made."""
     parser = argparse.ArgumentParser(prog="python -m tenure.log.permissions", description="Users of the log's servers.")
     parser.add_argument("--cluster", required=True, help="name of the log")
     parser.add_argument("--hosts", default="", help="names of the real hosts, separated by commas; none: virtual ones")
     parser.add_argument("--keys", type=Path, required=True, help="folder of the seeds; each goes to its role alone")
+    parser.add_argument("--site", action="append", default=[], metavar="NAME=HOST,HOST", help="hosts behind a leaf")
+    parser.add_argument("--for-site", default="", metavar="NAME", help="print the users of this site's server")
     given = parser.parse_args()
     try:
-        hosts = [HostId(check_word(host, field="--hosts")) for host in given.hosts.split(",") if host]
-        keys = make_keys(given.keys, list(users(hosts)))
-        print(render(keys, cluster=given.cluster, hosts=hosts), end="")
+        hosts, sites = _hosts(given.hosts, field="--hosts"), [_site(text) for text in given.site]
+        if given.for_site:
+            site = next((each for each in sites if each.name == given.for_site), None)
+            if site is None:
+                raise Refusal(field="--for-site", problem=f"{given.for_site!r} is no --site", fix="name one of them")
+            print(render_site(make_keys(given.keys, list(site.agents)), site, cluster=given.cluster), end="")
+            return 0
+        _check_sites(sites, hosts)
+        keys = make_keys(given.keys, [*users(hosts), *(site.user for site in sites)])
+        print(render(keys, cluster=given.cluster, hosts=hosts, sites=sites), end="")
     except Refusal as refusal:
         print(refusal, file=sys.stderr)
         return 1

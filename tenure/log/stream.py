@@ -22,6 +22,9 @@ ANSWER_S = 5.0
 LOOKS, LOOK_AGAIN_S = 5, 0.2
 """The server reserves the room of a stream shortly before it can be found."""
 
+READERS_MAX = 100_000
+"""Who may read at once: every agent is one. Servers from 2.15 on let 1,000 read a stream that does not say it."""
+
 NOT_FOUND, NAME_TAKEN, NO_ROOM, NO_PEERS = 10059, 10058, 10047, 10005
 NO_MESSAGE = 10037
 ID_KEY = "tenure-log-id"
@@ -132,12 +135,25 @@ async def _look_again(link: Link, subjects: Subjects) -> StreamState | None:
     return None
 
 
+async def let_all_read(link: Link, subjects: Subjects) -> None:
+    """Bring a log of an earlier version to `READERS_MAX`. For its operator. Raises `Lost`, `Refused`."""
+    config = (await link.api(f"STREAM.INFO.{subjects.stream}", timeout_s=ANSWER_S))["config"]
+    if config.get("max_consumers", -1) >= READERS_MAX:
+        return
+    try:
+        wanted = {**config, "max_consumers": READERS_MAX}
+        await link.api(f"STREAM.UPDATE.{subjects.stream}", wanted, timeout_s=ANSWER_S)
+    except Refused as refused:  # a server that cannot change it has no limit of its own
+        logger.debug("the number of readers of %s stays: %s", subjects.stream, refused)
+
+
 def _config(subjects: Subjects, *, max_bytes: int, replicas: int, identity: str) -> dict[str, Any]:
     return {
         **REQUIRED,
         "name": subjects.stream,
         "subjects": [subjects.every],
         "num_replicas": replicas,
+        "max_consumers": READERS_MAX,
         "max_bytes": max_bytes,
         "compression": "s2",
         "allow_direct": True,

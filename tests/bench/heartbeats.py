@@ -114,7 +114,7 @@ def measure_live(seconds: float) -> dict[str, Any]:
         watched |= {"nats": psutil.Process(roles.nats_pid), "clickhouse": psutil.Process(roles.database_pid)}
         time.sleep(SETTLE_S)
         idle = used(watched, time.sleep, seconds / 2)
-        beating = asyncio.run(_beat_live(roles.nats_url, watched, seconds))
+        beating = asyncio.run(beat_live(roles.nats_url, lambda: used(watched, time.sleep, seconds), seconds))
     more = {name: round(beating[name] - idle[name], 2) for name in watched}
     control = sum(more[name] for name in roles.processes)
     servers = {"with_nats_and_clickhouse": round(sum(more.values()), 2), "beats_per_s": round(beating["beats_per_s"])}
@@ -135,8 +135,8 @@ def cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-async def _beat_live(url: str, watched: Mapping[str, psutil.Process], seconds: float) -> dict[str, float]:
-    """Register the hosts, let all of them beat, and measure once that goes on evenly."""
+async def beat_live(url: str, measured: Callable[[], dict[str, float]], seconds: float) -> dict[str, float]:
+    """Register the hosts, let all of them beat, and once that goes on evenly see what is `measured` in `seconds`."""
     hosts, interval_s = parse_hosts(f"{HOSTS}x8"), Policy().heartbeat_ms / SECOND
     log = await JetStreamLog.connect(url, cluster=LIVE_CLUSTER)
     stop, beats = asyncio.Event(), [0]
@@ -164,7 +164,7 @@ async def _beat_live(url: str, watched: Mapping[str, psutil.Process], seconds: f
     try:
         await asyncio.sleep(3 * SETTLE_S)
         before = beats[0]
-        spent = await asyncio.to_thread(used, watched, time.sleep, seconds)
+        spent = await asyncio.to_thread(measured)
         return spent | {"beats_per_s": (beats[0] - before) / seconds}
     finally:
         stop.set()

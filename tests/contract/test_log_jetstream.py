@@ -21,8 +21,10 @@ from tenure.events.catalogue import KINDS
 from tenure.events.fact import Fact, Lane, Recorded
 from tenure.events.intake import JobCancelRequested
 from tenure.events.reports import CheckpointReported, Heartbeat
+from tenure.log.access import Access
 from tenure.log.feed import AHEAD_MAX
 from tenure.log.jetstream import JetStreamLog
+from tenure.log.link import Link, Refused
 from tenure.log.port import Appended, Expect, FactTooLarge, LogFull, Unavailable
 from tenure.log.subjects import Subjects
 from tenure.runtime.nats_server import NatsServer
@@ -422,6 +424,30 @@ def test_only_heartbeats_are_forgotten(nats_server: NatsServer) -> None:
 
 
 # --- getting in ----------------------------------------------------------------------------------------------------
+
+
+def test_every_agent_of_a_large_cluster_may_read(nats_server: NatsServer) -> None:
+    """Each is a reader of the log; a server lets 1,000 read a stream that asks for no more."""
+    under_test = JetStreamUnderTest(nats_server)
+    stream = f"tenure-{under_test.cluster}"
+
+    async def one_more(link: Link) -> None:
+        reader = {"deliver_policy": "new", "ack_policy": "none", "inactive_threshold": 60 * 10**9, "mem_storage": True}
+        await link.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": reader}, timeout_s=10)
+
+    async def scenario(log: JetStreamLog) -> None:
+        link = await Link.open(Access(url=nats_server.url), patience_s=5)
+        for _ in range(1_100):
+            await one_more(link)
+        config = (await link.api(f"STREAM.INFO.{stream}", timeout_s=10))["config"]
+        await link.api(f"STREAM.UPDATE.{stream}", {**config, "max_consumers": 1_100}, timeout_s=10)
+        with pytest.raises(Refused, match="maximum consumers"):
+            await one_more(link)
+        await log.let_all_read()
+        await one_more(link)
+        await link.close()
+
+    under_test.run(scenario)
 
 
 def test_ten_roles_that_start_at_once_share_one_log(jetstream_under_test: JetStreamUnderTest) -> None:

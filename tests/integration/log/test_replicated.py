@@ -21,6 +21,8 @@ from tenure.log.port import Appended, Conflict, Expect, Unavailable
 from tenure.runtime.nats_server import find_nats_server
 from tests.contract.log_facts import CLUSTER, hosts, intake, report, runs
 from tests.contract.test_log import ALL_KINDS, read_all
+from tests.integration.faults.lab import free_ports
+from tests.integration.log.leaf_server import LEAFNODES
 
 SHIPPED = Path(__file__).parents[3] / "deploy" / "nats"
 START_S = 30.0
@@ -77,6 +79,9 @@ class Trio:
         ):
             assert shipped in text, f"{shipped} is no longer in the shipped configuration"
             text = text.replace(shipped, ours)
+        (door,) = free_ports(1)
+        text, doors = LEAFNODES.subn(f'leafnodes {{ listen: "127.0.0.1:{door}" }}\n', text)
+        assert doors == 1
         (folder / "users.conf").write_text(self._users)
         config = folder / "nats-server.conf"
         config.write_text(text)
