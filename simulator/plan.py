@@ -12,7 +12,7 @@ from simulator.knobs import parse_knobs
 from simulator.simulation import Work
 from simulator.workload import TraceJob, Workload, read_trace
 from tenure.domain.host import HostSpec
-from tenure.domain.policy import Policy
+from tenure.domain.policy import Policy, check_clusters, types_unknown
 from tenure.domain.refusal import Refusal
 from tenure.domain.tree import BudgetTree
 from tenure.domain.units import DAY, Millis, format_duration
@@ -60,6 +60,9 @@ def read_plan(
     """The plan in these files with these options; `days` and `warmup` None: what suits the trace. Raises `Refusal`."""
     policy, work = parse_knobs(settings)
     hosts, tree = load_cluster(files.cluster), load_budgets(files.budgets)
+    check_clusters(policy, known={host.cluster for host in hosts})
+    for strange in types_unknown(policy, known={host.gpu_type for host in hosts}):
+        raise strange
     if not tree.leaves:
         raise Refusal(field=str(files.budgets), problem="no budgets", fix="give at least one that funds the jobs")
     faults = () if files.faults is None else read_faults(files.faults, hosts=hosts)

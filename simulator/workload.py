@@ -1,6 +1,6 @@
 """`trace.csv[.gz]`: the jobs of a history or a what-if, as they were or would be submitted (design, section 6).
 
-    job_id,submit_s,budget,user,replicas,gpus_per_replica,min_runtime_s,runtime_s,resumable,priority,kind[,gpu_type]
+    job_id,submit_s,budget,user,replicas,gpus_per_replica,min_runtime_s,runtime_s,resumable,priority,kind[,gpu_type][,cluster]
 
 Columns stand in any order. `submit_s` counts from the start of the trace, `runtime_s` is the work of the job, both in
 seconds, which may have fractions. What a cluster or a policy refuses (a job larger than the cluster, a minimum runtime
@@ -38,7 +38,7 @@ COLUMNS = (
     "priority",
     "kind",
 )
-OPTIONAL = ("gpu_type",)
+OPTIONAL = ("gpu_type", "cluster")
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _LAUNCH = Launch(command=("simulated",))
 """Nothing is launched, but a job has a command."""
@@ -180,6 +180,10 @@ def _gpu_type(text: str, _: BudgetTree) -> str | None:
     return check_word(text, field="gpu_type") if text else None
 
 
+def _cluster(text: str, _: BudgetTree) -> str | None:
+    return check_word(text, field="cluster") if text else None
+
+
 def _seconds(column: str) -> "_Read":
     return lambda text, _: csv_file.seconds(text, column=column)
 
@@ -198,5 +202,6 @@ _FIELDS: dict[str, tuple[str, _Read]] = {
     "resumable": ("resumable", _resumable),
     "priority": ("priority", _whole("priority", least=-PRIORITY_MAX, most=PRIORITY_MAX)),
     "gpu_type": ("gpu_type", _gpu_type),
+    "cluster": ("cluster", _cluster),
 }
 """For the columns that make a specification: the field each becomes, and what reads it."""

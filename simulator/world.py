@@ -19,7 +19,7 @@ from simulator.agents import FREE, Behaviour, VirtualAgents, Work
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import FactId, HostId, JobId, UserName
 from tenure.domain.job import JobSpec
-from tenure.domain.policy import Policy, changes
+from tenure.domain.policy import Policy, changes, value_of
 from tenure.domain.severity import Severity
 from tenure.domain.tree import BudgetTree
 from tenure.domain.units import Millis
@@ -179,7 +179,7 @@ class World:
         """The operator changes the policy: everybody decides by it from now on."""
         before = self.policy
         told = [
-            KnobChange(knob=name, before=getattr(before, name), after=getattr(policy, name))
+            KnobChange(knob=name, before=value_of(before, name), after=value_of(policy, name))
             for name in changes(before, policy)
         ]
         self.policy = policy

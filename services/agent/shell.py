@@ -103,7 +103,7 @@ async def serve(service: Service) -> None:
         ready = asyncio.create_task(announce_ready(service, loop.caught_up, {"agent": agent, "hosts": len(specs)}))
         keeping = asyncio.create_task(clock.keep(logs, cluster=service.connection.cluster))
         health = asyncio.create_task(look_after(signals, hands, loop, clock=clock, data=service.connection.data))
-        patience_s = service.policy.grace_max_ms / 1000 + LEAVE_S if arguments.on_exit == "stop" else 0.0
+        patience_s = service.policy.longest_grace_ms / 1000 + LEAVE_S if arguments.on_exit == "stop" else 0.0
         await _run(loop, hands, stop, patience_s=patience_s)
         ready.cancel()
         for watching in (keeping, health):

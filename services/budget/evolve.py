@@ -49,12 +49,15 @@ def _open(state: State, fact: RunAssigned) -> None:
     if not fact.allocated:
         return
     replicas = {place.replica: ReplicaBook(host=place.host, gpus=len(place.gpus)) for place in fact.placement}
+    kind = state.hosts.get(fact.placement[0].host) if fact.placement else None
+    cluster = "" if kind is None else kind.cluster
     state.runs[fact.run] = RunBook(
         job=fact.job,
         budget=fact.budget,
         user=fact.user,
         replicas=replicas,
-        cap_ms=0 if state.policy is None else state.policy.min_runtime_cap_ms,
+        cap_ms=0 if state.policy is None else state.policy.of_cluster(cluster).min_runtime_cap_ms,
+        cluster=cluster,
     )
     for host in _hosts_of(replicas.values()):
         state.runs_by_host.setdefault(host, {})[fact.run] = None
@@ -125,6 +128,7 @@ def _close(state: State, fact: RunEnded) -> None:
         cause_of_end=fact.cause_of_end,
         fact=fact.id,
         cap_ms=book.cap_ms,
+        cluster=book.cluster,
         checkpoint=book.checkpoint,
     )
 

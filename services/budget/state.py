@@ -45,6 +45,7 @@ class RunBook(msgspec.Struct, kw_only=True, omit_defaults=True):
     user: UserName
     replicas: dict[int, ReplicaBook]
     cap_ms: Millis = 0
+    cluster: str = ""
     checkpoint: Millis | None = None
 
 
@@ -68,6 +69,8 @@ class EndedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fact: FactId
     cap_ms: Millis = 0
     """The most that is refunded, by the log's policy when it was assigned; 0 if it had none."""
+    cluster: str = ""
+    """Of the hosts it ran on."""
     checkpoint: Millis | None = None
 
 

@@ -12,7 +12,7 @@ from services.gateway.policy.totals import BudgetTotal, ClusterTotal
 from services.gateway.state import State
 from tenure.domain.host import HostState
 from tenure.domain.ids import BudgetPath, HostId
-from tenure.domain.job import DEFAULT_GRACE, JobSpec, Launch, Placement, Topology, gpus_by_host
+from tenure.domain.job import ANY, DEFAULT_GRACE, JobSpec, Launch, Placement, Topology, gpus_by_host
 from tenure.domain.nearest import did_you_mean, listed, shown
 from tenure.domain.reasons import JobState, Number, Why
 from tenure.domain.refusal import Refusal
@@ -44,12 +44,18 @@ def to_spec(job: jobs_pb2.JobSpec, *, field: str = "") -> JobSpec:
         resumable=job.resumable,
         priority=job.priority,
         name=job.name,
-        gpu_type=job.gpu_type or None,
+        gpu_type=_unless_any(job.gpu_type),
+        cluster=_unless_any(job.cluster),
         topology=_to_topology(job.topology, field=f"{field}topology"),
         grace_ms=job.grace_ms or DEFAULT_GRACE,
         hosts=_to_hosts(job.hosts),
         hosts_excluded=_to_hosts(job.hosts_excluded),
     )
+
+
+def _unless_any(name: str) -> str | None:
+    """A cluster or a type; None for any."""
+    return None if name in ("", ANY) else name
 
 
 def from_spec(spec: JobSpec) -> jobs_pb2.JobSpec:
@@ -64,6 +70,7 @@ def from_spec(spec: JobSpec) -> jobs_pb2.JobSpec:
         priority=spec.priority,
         name=spec.name,
         gpu_type=spec.gpu_type or "",
+        cluster=spec.cluster or "",
         command=spec.launch.command,
         working_directory=spec.launch.working_directory or "",
         environment=spec.launch.environment,

@@ -10,16 +10,17 @@ from services.gateway.answering import Context, answering
 from services.gateway.gateway import Gateway
 from services.gateway.identity.asking import require
 from services.gateway.order import Order
-from services.gateway.policy.change_policy import change_policy, first_policy, known_knobs, with_stuck
+from services.gateway.policy.change_policy import change_policy, check_against, first_policy, known_knobs, with_stuck
 from services.gateway.policy.meanwhile import AT_START
 from services.gateway.state import State
 from tenure.domain.ids import FactId, Position, UserName
-from tenure.domain.policy import KNOBS, Policy, in_words, range_in_words, spoken
+from tenure.domain.policy import KNOBS, MAPPINGS, Policy, in_words, mapping_in_words, range_in_words, spoken
 from tenure.domain.refusal import Refusal
 from tenure.domain.rights import Right
 from tenure.events.fact import Origin
 from tenure.events.policy import KnobChange, PolicyChanged
 from tenure.runtime.options import build_policy
+from tenure.runtime.settings.kinds import MAPPING_KINDS
 from tenure.v1 import policy_pb2, policy_pb2_grpc
 
 logger = logging.getLogger(__name__)
@@ -50,6 +51,16 @@ class Policies(policy_pb2_grpc.PolicyServicer):
                     fixed=knob.fixed,
                 )
                 for name, knob in KNOBS.items()
+            ]
+            + [
+                policy_pb2.Knob(
+                    name=name,
+                    value=mapping_in_words(name, policy),
+                    default=mapping_in_words(name, usual),
+                    range=MAPPING_KINDS[name].name.partition(", ")[2],
+                    what=what,
+                )
+                for name, what in MAPPINGS.items()
             ],
             position=state.policy_position,
             at_ms=0 if last is None else last.at,
@@ -71,9 +82,10 @@ class Policies(policy_pb2_grpc.PolicyServicer):
 
         def change(state: State) -> PolicyChanged | None:
             if request.merge:
-                wanted = build_policy(values, over=gateway.policy)
+                wanted, notes[:] = build_policy(values, over=gateway.policy), []
             else:
                 wanted, notes[:] = with_stuck(gateway.policy, build_policy(values))
+            notes.extend(check_against(state, wanted))
             return change_policy(
                 state, wanted, order, at_start=gateway.at_start, expected_position=request.expected_position
             )
@@ -135,6 +147,7 @@ async def reload_policy(gateway: Gateway, wanted: Policy, *, source: str) -> Non
 
     def change(state: State) -> PolicyChanged | None:
         possible, notes[:] = with_stuck(gateway.policy, wanted)
+        notes.extend(check_against(state, possible))
         return change_policy(state, possible, order, at_start=gateway.at_start)
 
     _, fact = await write_policy(gateway, change)

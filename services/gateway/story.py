@@ -76,6 +76,7 @@ def _submitted(fact: JobSubmitted) -> str:
     resumable = ", resumable" if spec.resumable else ""
     gang = _gang(spec.replicas, spec.gpus_per_replica) + (f" {spec.gpu_type}" if spec.gpu_type else "")
     near = "" if spec.topology is Topology.ANY else f", {spec.topology}"
+    near += f", in cluster {spec.cluster}" if spec.cluster else ""
     where = f", on {listed(spec.hosts)} only" if spec.hosts else ""
     where += f", not on {listed(spec.hosts_excluded)}" if spec.hosts_excluded else ""
     return f"{spec.user} asked {spec.budget} for {gang}{near}{where}: {contract}{resumable}."

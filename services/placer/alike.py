@@ -4,11 +4,11 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from tenure.domain.ids import BudgetPath, JobId
-from tenure.domain.job import HostChoice, JobSpec, Topology
+from tenure.domain.job import HostChoice, JobSpec, Topology, Wanted
 from tenure.domain.units import Millis
 
-Shape = tuple[str | None, int, int, Topology, HostChoice | None]
-"""GPU type, replicas, GPUs per replica, topology, hosts by name: jobs of one shape fit, or do not, alike."""
+Shape = tuple[Wanted, int, int, Topology, HostChoice | None]
+"""Clusters and types, replicas, GPUs per replica, topology, hosts by name: jobs of one shape fit, or do not, alike."""
 
 
 class Alike(NamedTuple):
@@ -17,7 +17,7 @@ class Alike(NamedTuple):
     budget: BudgetPath
     priority: int
     min_runtime_ms: Millis
-    gpu_type: str | None
+    wanted: Wanted
     replicas: int
     gpus_per_replica: int
     topology: Topology
@@ -35,7 +35,7 @@ def alike_of(spec: JobSpec) -> Alike:
         spec.budget,
         spec.priority,
         spec.min_runtime_ms,
-        spec.gpu_type,
+        spec.wanted,
         spec.replicas,
         spec.gpus_per_replica,
         spec.topology,
@@ -60,7 +60,7 @@ class Line:
     def shape(self) -> Shape:
         """What decides where the jobs fit."""
         alike = self.alike
-        return alike.gpu_type, alike.replicas, alike.gpus_per_replica, alike.topology, alike.choice
+        return alike.wanted, alike.replicas, alike.gpus_per_replica, alike.topology, alike.choice
 
 
 class Waiting:

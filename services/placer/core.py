@@ -150,6 +150,7 @@ class Commitment(msgspec.Struct, frozen=True, kw_only=True):
     position: Position
     budget: BudgetPath
     gpu_ms: GpuMillis
+    gpu_type: str = ""
 
 
 class Core(msgspec.Struct, kw_only=True):
@@ -175,6 +176,11 @@ class Core(msgspec.Struct, kw_only=True):
     """The longest grace that any policy of the log allowed: contracts of then are still there."""
     cancelled_early: dict[JobId, str] = {}
     """Cancels of jobs not admitted yet, oldest first, at most `CANCELLED_EARLY_MAX`."""
+
+    def type_of(self, placement: Placement) -> str:
+        """The type of the GPUs of a gang, which lies in one pool."""
+        host = self.hosts.get(placement[0].host) if placement else None
+        return "" if host is None else host.spec.gpu_type
 
 
 def all_gpus(count: int) -> int:

@@ -9,9 +9,11 @@ from services.placer.policy.openings import Openings
 from services.placer.policy.reserve import drop_broken, honour, next_due
 from services.placer.policy.settle import settle
 from services.placer.policy.starts import plan_starts
+from services.placer.policy.weigh import prefer_cheaper, promised
 from services.placer.standings import Standings
 from services.placer.state import State, dump, initial, load
 from tenure.domain.policy import Policy
+from tenure.domain.rates import weighed
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Lane
 from tenure.events.leading import PlacerLeadTaken
@@ -24,6 +26,7 @@ def decide(state: State, now: Millis, *, policy: Policy) -> Decision:
     `policy` counts while the log has none.
     """
     policy = state.core.policy or policy
+    prefer_cheaper(state, policy=policy)
     reported = list(settle(state, now))  # 1. what was reported of runs
     if reported:
         return Decision(assumes=state.position, facts=reported)  # fold that first: it frees GPUs
@@ -54,19 +57,19 @@ def current_openings(state: State, policy: Policy) -> Openings:
     """What P5 gives to whom under the current ratios; kept while nothing moved them, here or in the log."""
     known = state.looks.openings
     if known is None or known[1] != (state.ratios, known[0].standings.version):
-        openings = Openings(state.loose, current_standings(state), policy)
+        openings = Openings(state.loose, current_standings(state, policy), policy)
         known = state.looks.openings = (openings, (state.ratios, openings.standings.version))
     return known[0]
 
 
-def current_standings(state: State) -> Standings:
+def current_standings(state: State, policy: Policy) -> Standings:
     """The published ratios, plus starts and askers that the ranking does not know of yet."""
-    standings = Standings(state.core.standings)
-    for made in state.core.commitments:
-        standings.add(made.budget, made.gpu_ms)
-    for asker in sorted(state.core.escrows.keys() - state.core.reservations.keys()):
-        spec = state.core.jobs[asker].spec
-        standings.add(spec.budget, spec.commitment_gpu_ms)
+    standings, core = Standings(state.core.standings), state.core
+    for made in core.commitments:
+        standings.add(made.budget, weighed(made.gpu_ms, milli=policy.rate_milli(made.gpu_type)))
+    for asker in sorted(core.escrows.keys() - core.reservations.keys()):
+        job = core.jobs[asker]
+        standings.add(job.spec.budget, promised(state, job, core.escrows[asker].placement, policy=policy))
     return standings
 
 

@@ -21,6 +21,7 @@ from services.placer.core import (
 from services.placer.state import Looks, State
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId
+from tenure.domain.job import Placement
 from tenure.domain.reasons import EndCause, Reason
 from tenure.events.budgets import JobAdmitted
 from tenure.events.catalogue import Kind
@@ -79,8 +80,9 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
 
 def _policy_changed(state: State, fact: PolicyChanged) -> None:
     """Decide by it from here on. What was promised under another one stands: see `grace_most_ms`."""
-    core, before = state.core, [round(change.before) for change in fact.changes if change.knob == "grace_max_ms"]
-    core.grace_most_ms = max(core.grace_most_ms, fact.policy.grace_max_ms, *before)
+    core = state.core
+    before = [round(change.before) for change in fact.changes if change.knob.endswith("grace_max_ms")]
+    core.grace_most_ms = max(core.grace_most_ms, fact.policy.longest_grace_ms, *before)
     core.policy = fact.policy
     state.looks = Looks()
     state.ratios += 1
@@ -149,11 +151,19 @@ def _run_assigned(state: State, fact: RunAssigned) -> None:
     counted = state.unreserve(fact.job)
     core.said.pop(fact.job, None)
     if fact.allocated and not counted:
-        gpu_ms = job.spec.commitment_gpu_ms
-        core.commitments.append(Commitment(position=core.position, budget=fact.budget, gpu_ms=gpu_ms))
+        core.commitments.append(_commitment(state, job, fact.placement))
         if not was_kept:  # else the same was counted while GPUs were kept for it
             state.ratios += 1
     state.attention[fact.run] = None
+
+
+def _commitment(state: State, job: Job, placement: Placement) -> Commitment:
+    return Commitment(
+        position=state.core.position,
+        budget=job.spec.budget,
+        gpu_ms=job.spec.commitment_gpu_ms,
+        gpu_type=state.core.type_of(placement),
+    )
 
 
 def _replicas_started(state: State, fact: ReplicasStarted) -> None:
@@ -277,8 +287,7 @@ def _reservation_made(state: State, fact: ReservationMade) -> None:
     state.reserve(Reservation(job=fact.job, placement=fact.placement, latest_start=fact.latest_start))
     job = state.core.jobs.get(fact.job)
     if job is not None and not is_better:
-        made = Commitment(position=state.core.position, budget=job.spec.budget, gpu_ms=job.spec.commitment_gpu_ms)
-        state.core.commitments.append(made)
+        state.core.commitments.append(_commitment(state, job, fact.placement))
 
 
 def _reservation_dropped(state: State, fact: ReservationDropped) -> None:

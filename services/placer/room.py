@@ -10,7 +10,8 @@ from typing import Protocol
 from services.placer.blocks import Block, Layout, Layouts, PoolName, change_count, replicas_in
 from services.placer.core import masks_of
 from tenure.domain.ids import HostId
-from tenure.domain.job import HostChoice, Placement, Topology
+from tenure.domain.job import HostChoice, Placement, Topology, Wanted
+from tenure.domain.rates import MILLI
 
 
 class Tally:
@@ -179,8 +180,8 @@ class Asked(Protocol):
     """What decides which hosts a job may use: it, or its class."""
 
     @property
-    def gpu_type(self) -> str | None:
-        """Its GPUs; None: of any type."""
+    def wanted(self) -> Wanted:
+        """The clusters and the types of GPUs that it accepts."""
 
     @property
     def choice(self) -> HostChoice | None:
@@ -196,6 +197,8 @@ class Room:
         self._pool_of: dict[HostId, Pool] = {}
         self._trail: list[tuple[Pool, HostId, int]] | None = None
         """While something is tried out: what to put back."""
+        self.rates_milli: Mapping[str, int] = {}
+        """The exchange rates by which pools are looked at: the cheaper first, ties by name."""
 
     def every_host(self) -> Iterator[tuple[PoolName, HostId, int]]:
         """Each host with its pool and a bit for each of its GPUs to use, pool by pool in order of name."""
@@ -228,8 +231,11 @@ class Room:
             self.pools = {name: kept for name, kept in self.pools.items() if kept.masks}
 
     def pools_for(self, asked: "Asked") -> list[tuple[PoolName, Pool]]:
-        """The pools whose type the job accepts; of one that names hosts, what it may use of them."""
-        pools = [item for item in self.pools.items() if asked.gpu_type is None or asked.gpu_type == item[0][1]]
+        """The pools that the job accepts, the cheaper first; of one that names hosts, what it may use of them."""
+        wanted = asked.wanted
+        pools = [item for item in self.pools.items() if wanted.accepts(item[0])]
+        if self.rates_milli:
+            pools.sort(key=lambda item: self.rates_milli.get(item[0][1], MILLI))
         choice = asked.choice
         return pools if choice is None else list(self._chosen(pools, choice))
 
@@ -240,14 +246,13 @@ class Room:
                 yield name, Pool.of(masks, self._layouts.of_choice(name, choice))
 
     def fits(
-        self, gpu_type: str | None, replicas: int, gpus: int, topology: Topology, choice: HostChoice | None = None
+        self, wanted: Wanted, replicas: int, gpus: int, topology: Topology, choice: HostChoice | None = None
     ) -> bool:
         """Whether a gang of this shape fits as a whole in one pool, and in one block of it if it has to."""
-        wanted = replicas * gpus
+        all_gpus = replicas * gpus
         pools: Iterable[tuple[PoolName, Pool]] = self.pools.items()
         for name, pool in pools if choice is None else self._chosen(pools, choice):
-            of_type = gpu_type is None or gpu_type == name[1]
-            if of_type and pool.free >= wanted and pool.fits_together(topology, replicas, gpus):
+            if pool.free >= all_gpus and wanted.accepts(name) and pool.fits_together(topology, replicas, gpus):
                 return True
         return False
 

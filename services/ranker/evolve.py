@@ -9,6 +9,7 @@ from services.ranker.run import Held, Run
 from services.ranker.state import Host, State, promise, promise_reservation
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId
+from tenure.domain.rates import weighed
 from tenure.domain.reasons import SUSPECT_BUT_HEARD
 from tenure.domain.units import HOUR, MINUTE, Millis
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, RunCharged
@@ -57,15 +58,16 @@ def evolve(state: State, recorded: Recorded) -> None:
 def _tree(state: State, fact: BudgetTreeChanged) -> None:
     state.tree = fact.tree
     state.shares.change(fact.tree, at=fact.at)
-    queued = [(state.jobs[job], job in state.reserved) for job in state.queue.jobs()]
-    state.queue.regroup(fact.tree, queued)
+    state.regroup()
     state.news_at = state.position
 
 
 def _policy(state: State, fact: PolicyChanged) -> None:
+    is_first = state.policy_of_log is None
     state.policy = state.policy_of_log = fact.policy
+    state.set_rates(dict(fact.policy.rates_milli), at=fact.at, are_first=is_first)
     state.queue.set_policy(fact.policy)
-    state.queue.regroup(state.tree, [(state.jobs[job], job in state.reserved) for job in state.queue.jobs()])
+    state.regroup()
     state.set_window(min(fact.policy.lookback_ms, _remembered(state)))
     state.said_ratios = None
     state.news_at = state.position
@@ -73,16 +75,20 @@ def _policy(state: State, fact: PolicyChanged) -> None:
 
 def _capacity(state: State, fact: CapacityChanged) -> None:
     host = state.hosts.setdefault(fact.host, Host())
-    state.capacity.step(fact.at, fact.gpus - host.gpus)
+    state.capacity.step(host.gpu_type, fact.at, -host.gpus)
+    state.capacity.step(fact.gpu_type, fact.at, fact.gpus)
     host.gpus = fact.gpus
     if state.capacity_since is None or fact.at < state.capacity_since:
         state.capacity_since = fact.at
         state.look_every_ms = None
     if fact.gpus > host.gpus_most or fact.gpu_type != host.gpu_type:
         state.count_gpus(host, -1)
+        is_new = fact.gpu_type not in state.gpus_by_type
         host.gpus_most, host.gpu_type = max(fact.gpus, host.gpus_most), fact.gpu_type
         state.count_gpus(host, +1)
         state.queue.resize(state.gpus_by_type)
+        if is_new and state.policy.rates_milli:  # what jobs of any type commit at most may have grown
+            state.regroup()
         state.news_at = state.position
 
 
@@ -144,10 +150,11 @@ def _assigned(state: State, fact: RunAssigned) -> None:
         gpus=gpus,
         min_runtime_ms=fact.min_runtime_ms,
         replicas=replicas,
+        gpu_type=state.type_of(fact.placement),
     )
     state.runs[fact.run] = run
     state.index_run(run)
-    news.jump(state, run.budget, run.commitment_at(fact.at))
+    news.jump(state, run.budget, state.commitment_of(run, fact.at))
 
 
 def _replicas_started(state: State, fact: ReplicasStarted) -> None:
@@ -190,7 +197,7 @@ def _run_ended(state: State, fact: RunEnded) -> None:
     for number, held in run.replicas.items():
         if held.end is None:
             _finish(state, run, number, held, at=fact.at if held.paused is None else held.paused)
-    news.jump(state, run.budget, -run.commitment_at(fact.at))
+    news.jump(state, run.budget, -state.commitment_of(run, fact.at))
     promise(state, run, -1)
     run.ended_at = fact.at
     if not run.allocated:
@@ -204,14 +211,14 @@ def _charged(state: State, fact: RunCharged) -> None:
     until = fact.at if fact.refund_until is None else fact.refund_until
     since = until - 1 if fact.refund_since is None else fact.refund_since
     charge.refund(run, state.accounts(run), since=since, until=until, gpu_ms=fact.refunded_gpu_ms)
-    news.jump(state, run.budget, -fact.refunded_gpu_ms)
+    news.jump(state, run.budget, -weighed(fact.refunded_gpu_ms, milli=state.rates.milli_at(run.gpu_type, since)))
 
 
 def _reserved(state: State, fact: ReservationMade) -> None:
     job = state.jobs.get(fact.job)
     if job is None or not job.allocated or fact.job in state.reserved or fact.job not in state.queue:
         return
-    state.reserved[fact.job] = None
+    state.reserved[fact.job] = state.type_of(fact.placement)
     promise_reservation(state, job, +1)
     _requeue_in_place(state, fact.job)
 
@@ -236,8 +243,8 @@ def _requeue_in_place(state: State, job: JobId) -> None:
 def _unreserve(state: State, job: JobId) -> bool:
     if job not in state.reserved:
         return False
-    del state.reserved[job]
     promise_reservation(state, state.jobs[job], -1)
+    del state.reserved[job]
     return True
 
 
@@ -254,6 +261,7 @@ def _forget(state: State) -> None:
         return
     state.forgotten_to = before
     state.capacity.forget(before)
+    state.rates.forget(before)
     state.shares.forget(before)
     for run in [run for run in state.runs.values() if run.ended_at is not None and run.ended_at < before]:
         del state.runs[run.run]  # nobody has closed its books in all that time

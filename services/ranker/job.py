@@ -22,6 +22,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     submitted_at: Millis
     topology: Topology = Topology.ANY
     choice: HostChoice | None = None
+    cluster: str | None = None
 
     @property
     def gpus(self) -> int:
@@ -54,4 +55,5 @@ def job_from(fact: JobAdmitted) -> Job:
         submitted_at=fact.submitted_at,
         topology=spec.topology,
         choice=spec.choice,
+        cluster=spec.cluster,
     )

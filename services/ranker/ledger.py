@@ -1,21 +1,23 @@
 """The ledger: what every budget and every user of it was charged, holds unallocated, and is promised.
 
 Budgets are kept by the path that runs were charged to, whatever the tree says today; sums up the tree are made when
-they are asked for. Use between two changes is a straight line, which is what makes asking cheap.
+they are asked for. Use between two changes is a straight line, which is what makes asking cheap. Amounts are kept in
+thousandths of the unit of account (`weighed.py`), and told in whole GPU-milliseconds of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import sub
 
 from services.ranker.policy.commitment import Commitment
-from tenure.domain.curve import Curve
+from services.ranker.weighed import Weighed
 from tenure.domain.ids import BudgetPath, UserName
+from tenure.domain.rates import MilliGpuMillis, Rates, to_account
 from tenure.domain.tree import lineage
 from tenure.domain.units import GpuMillis, Millis
 
-Line = tuple[int, GpuMillis]
+Line = tuple[int, MilliGpuMillis]
 """An amount around an instant as a rate and a constant: rate x t + constant."""
-Lines = tuple[int, GpuMillis, int, GpuMillis]
+Lines = tuple[int, MilliGpuMillis, int, MilliGpuMillis]
 """The line of what is charged, and of what is committed."""
 FLAT: Lines = (0, 0, 0, 0)
 
@@ -29,6 +31,7 @@ class Account:
     __slots__ = (
         "_ends",
         "_parts",
+        "_rates",
         "commitment",
         "drawn_since",
         "drawn_until",
@@ -39,11 +42,18 @@ class Account:
         "summed",
     )
 
-    def __init__(self, held: Curve | None = None, refunded: Curve | None = None, spare: Curve | None = None) -> None:
-        self.held = held or Curve()
+    def __init__(
+        self,
+        rates: Rates,
+        held: Weighed | None = None,
+        refunded: Weighed | None = None,
+        spare: Weighed | None = None,
+    ) -> None:
+        self._rates = rates
+        self.held = held or Weighed(rates)
         """Occupancy of allocated runs. Less what was refunded it is what is charged (P2)."""
-        self.refunded = refunded or Curve()
-        self.spare = spare or Curve()
+        self.refunded = refunded or Weighed(rates)
+        self.spare = spare or Weighed(rates)
         """Occupancy of unallocated runs, never charged."""
         self.commitment = Commitment()
         # Scratch: inside [since, until) what is asked for is these lines; each part's own line may hold for longer.
@@ -60,7 +70,7 @@ class Account:
         """Whether nothing was held in what is remembered, and nothing is promised."""
         return self.held.flat and self.refunded.flat and self.spare.flat and self.commitment.nothing
 
-    def curves(self) -> tuple[Curve, Curve, Curve]:
+    def curves(self) -> tuple[Weighed, Weighed, Weighed]:
         """All that is kept of the past."""
         return self.held, self.refunded, self.spare
 
@@ -68,18 +78,19 @@ class Account:
         """To be called after every change of a part."""
         self._ends[part] = self.drawn_until = self.drawn_since
 
-    def hold(self, part: int, gpus: int, *, since: Millis) -> None:
+    def hold(self, part: int, gpu_type: str, gpus: int, *, since: Millis) -> None:
         """So many GPUs more are held since then (`HELD`, or `SPARE`); fewer, if negative."""
-        (self.held if part == HELD else self.spare).step(since, gpus)
+        (self.held if part == HELD else self.spare).step(gpu_type, since, gpus)
         if not self.drawn_since <= since < self._ends[part]:
             self.changed(part)
             return
-        # The line bends here. Equals drawing it again, without a search.
+        # The line bends here. Equals drawing it again, without a search: inside a line the rates are the same.
+        weight = gpus * self._rates.milli_at(gpu_type, since)
         rate, constant = self._parts[part]
-        self._parts[part] = (rate + gpus, constant - gpus * since)
+        self._parts[part] = (rate + weight, constant - weight * since)
         if part == HELD:
             rate, constant, ahead_rate, ahead = self.lines
-            self.lines = (rate + gpus, constant - gpus * since, ahead_rate, ahead)
+            self.lines = (rate + weight, constant - weight * since, ahead_rate, ahead)
         self.drawn_since = since
         if self.drawn_until < since:
             self.drawn_until = since
@@ -87,19 +98,19 @@ class Account:
     def charged_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
         """P2: charged in the window that ends now."""
         self.draw(now, lookback_ms)
-        return self.lines[0] * now + self.lines[1]
+        return to_account(self.lines[0] * now + self.lines[1])
 
     def committed_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
         """P3: promised and still ahead."""
         self.draw(now, lookback_ms)
-        return self.lines[2] * now + self.lines[3]
+        return to_account(self.lines[2] * now + self.lines[3])
 
     def spare_at(self, now: Millis, lookback_ms: Millis) -> GpuMillis:
         """Held by unallocated runs in the window that ends now."""
         if not self.drawn_since <= now < self.drawn_until:
             self.draw(now, lookback_ms)
         rate, constant = self._parts[SPARE]
-        return rate * now + constant
+        return to_account(rate * now + constant)
 
     def draw(self, now: Millis, lookback_ms: Millis) -> None:
         """Find the lines around `now`, and how long they hold. Only those of parts that need it."""
@@ -125,8 +136,8 @@ class Account:
         self.drawn_since, self.drawn_until = now, min(ends)
 
 
-def window_line(curve: Curve, now: Millis, lookback_ms: Millis) -> tuple[Line, Millis]:
-    """What a curve gains in (t - W, t] for t around `now`, and until when that holds."""
+def window_line(curve: Weighed, now: Millis, lookback_ms: Millis) -> tuple[Line, Millis]:
+    """What is gained in (t - W, t] for t around `now`, and until when that holds."""
     rate, constant, until = curve.line(now)
     tail_rate, tail, tail_until = curve.line(now - lookback_ms)
     ends = now if tail_until is None else tail_until
@@ -138,9 +149,10 @@ def window_line(curve: Curve, now: Millis, lookback_ms: Millis) -> tuple[Line, M
 class Ledger:
     """All accounts. An account that is referred to by a run stays: see `forget`."""
 
-    __slots__ = ("_lineages", "_sums", "budgets", "users")
+    __slots__ = ("_lineages", "_rates", "_sums", "budgets", "users")
 
-    def __init__(self) -> None:
+    def __init__(self, rates: Rates) -> None:
+        self._rates = rates
         self.budgets: dict[BudgetPath, Account] = {}
         self.users: dict[tuple[BudgetPath, UserName], Account] = {}
         self._lineages: dict[BudgetPath, tuple[BudgetPath, ...]] = {}
@@ -150,10 +162,10 @@ class Ledger:
         """The accounts of a budget and of its user, opened if need be."""
         account = self.budgets.get(budget)
         if account is None:
-            account = self.budgets[budget] = Account()
+            account = self.budgets[budget] = Account(self._rates)
         own = self.users.get((budget, user))
         if own is None:
-            own = self.users[budget, user] = Account()
+            own = self.users[budget, user] = Account(self._rates)
         return account, own
 
     def lineage(self, budget: BudgetPath) -> tuple[BudgetPath, ...]:
@@ -163,7 +175,7 @@ class Ledger:
             known = self._lineages[budget] = tuple(lineage(budget))
         return known
 
-    def sums(self, now: Millis, lookback_ms: Millis) -> Mapping[BudgetPath, Sequence[int]]:
+    def sums(self, now: Millis, lookback_ms: Millis) -> Mapping[BudgetPath, Sequence[MilliGpuMillis]]:
         """The lines of charged and committed of every budget in use and of all above, each with all that is below it.
 
         Equals adding the lines of the budgets up the tree. Only lines that are new since the last time are added here.
@@ -184,8 +196,14 @@ class Ledger:
                     total[3] += ahead
         return self._sums
 
+    def break_promises(self) -> None:
+        """Nothing is promised: to be followed by counting every promise again, by other rates."""
+        for account in self._all():
+            account.commitment = Commitment()
+            account.changed(AHEAD)
+
     def redraw(self) -> None:
-        """The window has another length: no line that was drawn holds."""
+        """The window has another length, or other rates are to come: no line that was drawn holds."""
         for account in self._all():
             for part in (HELD, REFUNDED, AHEAD, SPARE):
                 account.changed(part)

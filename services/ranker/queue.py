@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 from services.ranker.job import Job
 from services.ranker.policy.alike import Alike, at_once
+from services.ranker.policy.commitment import dearest_milli
 from services.ranker.policy.setback import Key, place_in_budget
 from tenure.domain.ids import BudgetPath, JobId, UserName
 from tenure.domain.policy import Policy
+from tenure.domain.rates import weighed
 from tenure.domain.tree import BudgetTree
 
 LISTED_MAX = 512
@@ -26,7 +28,7 @@ class Entry(NamedTuple):
 
     key: Key
     commitment: float
-    """GPU-milliseconds that picking it adds to its path (P4): a whole number, as a float because that is faster."""
+    """GPU-milliseconds of account that picking it adds to its path (P4): whole, as a float because that is faster."""
     job: JobId
 
 
@@ -150,7 +152,8 @@ class Queue:
             commitment_gpu_ms=commitment,
             policy=self._policy,
         )
-        entry = Entry(key, 0.0 if reserved else float(commitment), job.job)
+        added = 0 if reserved else weighed(commitment, milli=dearest_milli(job, self._gpus_by_type, self._policy))
+        entry = Entry(key, float(added), job.job)
         self._entries[job.job] = entry
         self._line_of[job.job] = line
         return line.add(entry)
@@ -213,6 +216,7 @@ class Queue:
             reserved,
             job.topology,
             job.choice,
+            job.cluster,
         )
         line = self._lines.get(alike)
         if line is None:

@@ -39,6 +39,8 @@ class Run(msgspec.Struct, kw_only=True, array_like=True):
     replicas: dict[int, Held]
     protected_until: Millis | None = None
     ended_at: Millis | None = None
+    gpu_type: str = ""
+    """Of all its GPUs: a gang lies in one pool."""
 
     @property
     def allocated(self) -> bool:

@@ -11,9 +11,11 @@ from services.ranker.ledger import AHEAD, Account, Ledger
 from services.ranker.policy.entitlement import Shares
 from services.ranker.queue import Queue
 from services.ranker.run import Run
-from tenure.domain.curve import Curve, Dumped
+from services.ranker.weighed import DumpedByType, Weighed
 from tenure.domain.ids import LOG_START, BudgetPath, HostId, JobId, Position, RunId, UserName
+from tenure.domain.job import Placement
 from tenure.domain.policy import Policy
+from tenure.domain.rates import Rates, weighed
 from tenure.domain.tree import BudgetTree
 from tenure.domain.units import GpuMillis, Millis
 from tenure.events.ranking import RankingPublished, Standing
@@ -22,8 +24,8 @@ Jump = tuple[Position, BudgetPath, GpuMillis]
 """At this position the use of this budget changed at once by so much."""
 
 
-Books = tuple[Dumped, Dumped, Dumped]
-"""The curves of an account: held, refunded, spare."""
+Books = tuple[DumpedByType, DumpedByType, DumpedByType]
+"""The curves of an account by GPU type: held, refunded, spare."""
 
 
 class Host(msgspec.Struct, array_like=True):
@@ -64,11 +66,13 @@ class Core(msgspec.Struct, kw_only=True):
     eras: dict[BudgetPath, list[tuple[Millis, str]]]
     """Products of shares are larger than 64 bits in a deep tree."""
     edited_at: Millis
-    capacity: Dumped
+    capacity: DumpedByType
+    rates: list[tuple[Millis, dict[str, int]]]
+    """Since when which exchange rates count."""
     hosts: dict[HostId, Host]
     jobs: dict[JobId, Job]
     queued: list[JobId]
-    reserved: list[JobId]
+    reserved: dict[JobId, str]
     runs: dict[RunId, Run]
     budgets: list[tuple[BudgetPath, Books]]
     users: list[tuple[BudgetPath, UserName, Books]]
@@ -94,12 +98,14 @@ class State:
         self.jumps: list[Jump] = []
         self.tree = BudgetTree()
         self.shares = Shares()
-        self.capacity = Curve()
+        self.rates = Rates(policy.rates_milli)
+        self.capacity = Weighed(self.rates)
         self.hosts: dict[HostId, Host] = {}
         self.jobs: dict[JobId, Job] = {}
-        self.reserved: dict[JobId, None] = {}
+        self.reserved: dict[JobId, str] = {}
+        """Jobs with a reservation, each with the type of the GPUs that are kept for it."""
         self.runs: dict[RunId, Run] = {}
-        self.ledger = Ledger()
+        self.ledger = Ledger(self.rates)
         self.queue = Queue(policy)
         self.held_on: dict[HostId, dict[tuple[RunId, int], None]] = {}
         """The replicas on each host whose end is not known."""
@@ -122,6 +128,34 @@ class State:
         self.window_ms = length_ms
         self.ledger.redraw()
         self.look_every_ms = None
+
+    def set_rates(self, rates: dict[str, int], *, at: Millis, are_first: bool) -> None:
+        """Rates that were changed at an instant; the first that a log has count for all of it."""
+        if dict(self.rates.newest) == rates:
+            return
+        if are_first:
+            self.rates.begin_with(rates)
+        else:
+            self.rates.change(rates, at=at)
+        self.ledger.redraw()
+        self.ledger.break_promises()
+        for run in self.runs.values():
+            promise(self, run, +1)
+        for job in self.reserved:
+            promise_reservation(self, self.jobs[job], +1)
+
+    def regroup(self) -> None:
+        """What the place or the commitment of queued jobs depends on has changed."""
+        self.queue.regroup(self.tree, [(self.jobs[job], job in self.reserved) for job in self.queue.jobs()])
+
+    def commitment_of(self, run: Run, now: Millis) -> GpuMillis:
+        """P3: what the run is promised and has not had, in the unit of account."""
+        return weighed(run.commitment_at(now), milli=self.rates.newest_milli(run.gpu_type))
+
+    def type_of(self, placement: Placement) -> str:
+        """The type of the GPUs of a gang, which lies in one pool."""
+        known = self.hosts.get(placement[0].host) if placement else None
+        return "" if known is None else known.gpu_type
 
     def accounts(self, run: Run) -> tuple[Account, Account]:
         """The books that a run is kept in: its budget's and its user's."""
@@ -162,24 +196,30 @@ def promise(state: State, run: Run, sign: int) -> None:
     """Count the run's commitment in its books (+1), or take it out of them (-1)."""
     if not run.allocated or run.ended_at is not None:
         return
+    weight = sign * run.gpus * state.rates.newest_milli(run.gpu_type)
     for account in state.accounts(run):
         if run.protected_until is None:
-            account.commitment.whole += sign * run.gpus * run.min_runtime_ms
+            account.commitment.whole += weight * run.min_runtime_ms
         else:
-            account.commitment.protect(gpus=sign * run.gpus, until=run.protected_until)
+            account.commitment.protect(weight=weight, until=run.protected_until)
         account.changed(AHEAD)
 
 
 def promise_reservation(state: State, job: Job, sign: int) -> None:
-    """Count the whole commitment of a reservation (P8), or take it out again."""
+    """Count the whole commitment of a job with a reservation (P8), or take it out again."""
+    amount = sign * job.commitment_gpu_ms * state.rates.newest_milli(state.reserved[job.job])
     for account in state.ledger.accounts(job.budget, job.user):
-        account.commitment.whole += sign * job.commitment_gpu_ms
+        account.commitment.whole += amount
         account.changed(AHEAD)
 
 
 def books(account: Account) -> Books:
     """What a snapshot holds of an account; its commitment follows from the runs."""
     return account.held.dump(), account.refunded.dump(), account.spare.dump()
+
+
+def _account(rates: Rates, kept: Books) -> Account:
+    return Account(rates, *[Weighed.load(rates, part) for part in kept])
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -205,10 +245,11 @@ def dump(state: State) -> bytes:
         eras={path: [(since, str(share)) for since, share in known] for path, known in state.shares.eras.items()},
         edited_at=state.shares.latest,
         capacity=state.capacity.dump(),
+        rates=[(since, dict(rates)) for since, rates in state.rates.eras],
         hosts=state.hosts,
         jobs=state.jobs,
         queued=sorted(state.queue.jobs()),
-        reserved=sorted(state.reserved),
+        reserved={job: state.reserved[job] for job in sorted(state.reserved)},
         runs=state.runs,
         budgets=[(path, books(account)) for path, account in state.ledger.budgets.items()],
         users=[(path, user, books(account)) for (path, user), account in state.ledger.users.items()],
@@ -234,13 +275,14 @@ def load(payload: bytes, policy: Policy) -> State:
     state.tree = core.tree
     eras = {path: [(since, int(share)) for since, share in known] for path, known in core.eras.items()}
     state.shares = Shares(eras, latest=core.edited_at)
-    state.capacity = Curve.load(core.capacity)
+    state.rates.restore(core.rates)
+    state.capacity = Weighed.load(state.rates, core.capacity)
     state.hosts, state.jobs, state.runs = core.hosts, core.jobs, core.runs
-    state.reserved = dict.fromkeys(core.reserved)
+    state.reserved = core.reserved
     for path, kept in core.budgets:
-        state.ledger.budgets[path] = Account(*map(Curve.load, kept))
+        state.ledger.budgets[path] = _account(state.rates, kept)
     for path, user, kept in core.users:
-        state.ledger.users[path, user] = Account(*map(Curve.load, kept))
+        state.ledger.users[path, user] = _account(state.rates, kept)
     for run in state.runs.values():
         state.index_run(run)
     for job in state.reserved:

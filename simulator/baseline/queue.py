@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from tenure.domain.ids import BudgetPath, JobId
-from tenure.domain.job import JobSpec
+from tenure.domain.job import JobSpec, Wanted
 from tenure.domain.units import Millis
 
 
@@ -21,7 +21,7 @@ class Alike(NamedTuple):
 
     allocated: bool
     team: BudgetPath
-    gpu_type: str | None
+    wanted: Wanted
     replicas: int
     gpus_per_replica: int
 
@@ -108,4 +108,4 @@ class Queue:
 def alike_of(spec: JobSpec) -> Alike:
     """The line a job stands in."""
     team = spec.budget if spec.allocated else BudgetPath("")
-    return Alike(spec.allocated, team, spec.gpu_type, spec.replicas, spec.gpus_per_replica)
+    return Alike(spec.allocated, team, spec.wanted, spec.replicas, spec.gpus_per_replica)

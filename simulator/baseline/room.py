@@ -142,4 +142,4 @@ class Reach:
 
 
 def _shape(spec: JobSpec) -> Shape:
-    return spec.gpu_type, spec.replicas, spec.gpus_per_replica, spec.topology, spec.choice
+    return spec.wanted, spec.replicas, spec.gpus_per_replica, spec.topology, spec.choice

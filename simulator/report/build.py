@@ -14,7 +14,7 @@ from simulator.report.fields import (
     Rolling,
     Window,
 )
-from simulator.report.history import History
+from simulator.report.history import NO_RATES, History
 from simulator.report.owed import Books
 from simulator.report.spent import Spent, spend
 from simulator.report.waits import waits_by_class
@@ -37,14 +37,16 @@ def build_report(
     lookback_ms: Millis,
     wall_seconds: float,
     work: Work,
+    rates_milli: Mapping[str, int] = NO_RATES,
 ) -> Report:
     """Every figure of [start, end), from the facts of a simulated log whose first instant is 0.
 
-    `kinds` are the labels of the trace, by which waits are grouped. Raises ValueError on an empty window.
+    `kinds` are the labels of the trace, by which waits are grouped; `rates_milli` the exchange rates of a log without a
+    policy. Raises ValueError on an empty window.
     """
     if not 0 <= start < end:
         raise ValueError(f"a test window from {start} to {end} ms is empty")
-    history = History(recorded)
+    history = History(recorded, rates_milli=rates_milli)
     windows = _windows(start, end)
     books = Books(history, until=end, edges=[edge for window in (*windows, (start, end)) for edge in window])
     spent = spend(history, start=start, end=end, work=work)
@@ -100,7 +102,7 @@ def _delivered(books: Books, start: Millis, end: Millis) -> Delivered:
             BudgetDelivered(
                 path=leaf,
                 owed_gpu_hours=owed / HOUR,
-                delivered_gpu_hours=gpu_hours(delivered),
+                delivered_gpu_hours=delivered / HOUR,
                 ratio=delivered / owed if owed else 1.0,
             )
         )

@@ -1,9 +1,10 @@
 """The facts of a log as what happened: hosts, trees, jobs and runs, each with its instants. One pass over the log."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tenure.domain.ids import BudgetPath, HostId, JobId, RunId
+from tenure.domain.rates import Rates
 from tenure.domain.reasons import EndCause
 from tenure.domain.tree import BudgetTree
 from tenure.domain.units import GpuMillis, Millis
@@ -12,7 +13,10 @@ from tenure.events.catalogue import Kind
 from tenure.events.fact import Recorded
 from tenure.events.hosts import CapacityChanged
 from tenure.events.placing import JobFinished, RunEnded, RunStarted
+from tenure.events.policy import PolicyChanged
 from tenure.events.reports import CheckpointReported, HostRegistered
+
+NO_RATES: Mapping[str, int] = {}
 
 
 class JobStory:
@@ -27,6 +31,7 @@ class JobStory:
         "resumable",
         "started_at",
         "submitted_at",
+        "wanted",
     )
 
     def __init__(self, fact: JobAdmitted) -> None:
@@ -37,6 +42,7 @@ class JobStory:
         self.min_runtime_ms: Millis = spec.min_runtime_ms
         self.allocated: bool = spec.min_runtime_ms > 0
         self.resumable: bool = spec.resumable
+        self.wanted = spec.wanted
         self.started_at: Millis | None = None
         """Its first start."""
         self.finished_at: Millis | None = None
@@ -77,9 +83,14 @@ class RunStory:
 class History:
     """What happened, in order of the log."""
 
-    def __init__(self, recorded: Iterable[Recorded]) -> None:
+    def __init__(self, recorded: Iterable[Recorded], *, rates_milli: Mapping[str, int] = NO_RATES) -> None:
+        """`rates_milli`: the exchange rates that count while the log has no policy."""
+        self.rates = Rates(rates_milli)
+        self._has_policy = False
         self.hosts: dict[HostId, tuple[Millis, int]] = {}
         """When each host was first there, and its GPUs."""
+        self.pools: dict[HostId, tuple[str, str]] = {}
+        """Cluster and GPU type of each host."""
         self.capacity: list[tuple[Millis, HostId, int]] = []
         """From when on which host offers how many GPUs."""
         self.trees: list[tuple[Millis, BudgetTree]] = []
@@ -92,10 +103,27 @@ class History:
             if tell is not None:
                 tell(self, fact)
 
+    def change_rates(self, rates_milli: Mapping[str, int], *, at: Millis) -> None:
+        """As the ranker has it: a log's first policy counts for all that came before."""
+        if not self._has_policy:
+            self.rates.begin_with(rates_milli)
+        elif dict(self.rates.newest) != dict(rates_milli):
+            self.rates.change(rates_milli, at=at)
+        self._has_policy = True
+
+    def type_of(self, hosts: Iterable[HostId]) -> str:
+        """The GPU type of a gang, which lies in one pool."""
+        return next((self.pools[host][1] for host in hosts if host in self.pools), "")
+
 
 def _registered(history: History, fact: HostRegistered) -> None:
     for spec in fact.hosts:
         history.hosts.setdefault(spec.host, (fact.at, spec.gpus))
+        history.pools[spec.host] = (spec.cluster, spec.gpu_type)
+
+
+def _policy(history: History, fact: PolicyChanged) -> None:
+    history.change_rates(fact.policy.rates_milli, at=fact.at)
 
 
 def _capacity(history: History, fact: CapacityChanged) -> None:
@@ -143,6 +171,7 @@ def _finished(history: History, fact: JobFinished) -> None:
 
 _FOLD: dict[Kind, Callable[[History, Any], None]] = {
     HostRegistered: _registered,
+    PolicyChanged: _policy,
     CapacityChanged: _capacity,
     BudgetTreeChanged: _tree,
     JobAdmitted: _admitted,

@@ -1,7 +1,8 @@
 """Owed and delivered, leaf by leaf: the words of the glossary (P1, P2), as `deploy/clickhouse/003_owed.sql` has them.
 
 Owed is, hour by hour, the smaller of the leaf's share of the available capacity and its demand: both are sums over the
-hour, by the tree that was in force. An hour that the asked window cuts counts with what of it lies inside.
+hour, by the tree that was in force. An hour that the asked window cuts counts with what of it lies inside. All of it is
+in the unit of account; a job wants GPUs at the rate of the type it names, or of the cheapest that it could run on.
 """
 
 from bisect import bisect_left, bisect_right
@@ -9,7 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from simulator.report.history import History
 from simulator.report.meter import Meter
+from simulator.report.weighing import Weighing
 from tenure.domain.ids import BudgetPath, HostId
+from tenure.domain.rates import Rates
 from tenure.domain.units import HOUR, GpuMillis, Millis
 
 Sums = list[float]
@@ -24,10 +27,12 @@ class Books:
         eras = [at for at, _ in history.trees if at <= until]
         self._cuts = sorted({*self._hours, *edges, *eras, until})
         self._index = {cut: index for index, cut in enumerate(self._cuts)}
-        self._available = available(history, self._cuts)
+        self._weighing = Weighing(history.rates)
+        self._offered = self._sums(_offered_steps(history, Weighing(Rates({}))), unit=1)
+        self._available = self._sums(_offered_steps(history, self._weighing), unit=self._weighing.unit)
         self._entitled = self._entitlements(history)
-        self._demand = self._read(_demand_steps(history))
-        self._charged = self._read(_charged_steps(history, until))
+        self._demand = self._read(_demand_steps(history, self._weighing))
+        self._charged = self._read(_charged_steps(history, self._weighing, until))
         self._nothing = [0.0] * len(self._cuts)
         self._owed_by_hour = {leaf: self._whole_hours(leaf) for leaf in self.leaves}
 
@@ -37,10 +42,10 @@ class Books:
         return tuple(sorted(self._entitled))
 
     def available(self, since: Millis, until: Millis) -> GpuMillis:
-        """GPU-time that hosts offered in [since, until)."""
-        return self._available[self._index[until]] - self._available[self._index[since]]
+        """GPU-time that hosts offered in [since, until), of whatever type."""
+        return round(self._offered[self._index[until]] - self._offered[self._index[since]])
 
-    def delivered(self, leaf: BudgetPath, since: Millis, until: Millis) -> GpuMillis:
+    def delivered(self, leaf: BudgetPath, since: Millis, until: Millis) -> float:
         """Charged occupancy in [since, until), less what was refunded of it."""
         amounts = self._charged.get(leaf)
         return 0 if amounts is None else amounts[self._index[until]] - amounts[self._index[since]]
@@ -87,40 +92,58 @@ class Books:
                 sums.append(sums[-1] + now.get(leaf, 0.0) * gained)
         return entitled
 
-    def _read(self, steps: Iterable[tuple[BudgetPath, Millis, int]]) -> dict[BudgetPath, list[GpuMillis]]:
+    def _read(self, steps: Iterable[tuple[BudgetPath, Millis, int]]) -> dict[BudgetPath, Sums]:
         meters: dict[BudgetPath, Meter] = {}
         for budget, at, change in steps:
             meter = meters.get(budget)
             if meter is None:
                 meter = meters[budget] = Meter(self._cuts)
             meter.step(at, change)
-        return {budget: meter.read() for budget, meter in meters.items()}
+        return {budget: _in_unit(meter, self._weighing.unit) for budget, meter in meters.items()}
+
+    def _sums(self, steps: Iterable[tuple[Millis, int]], *, unit: int) -> Sums:
+        meter = Meter(self._cuts)
+        for at, change in steps:
+            meter.step(at, change)
+        return _in_unit(meter, unit)
 
 
-def available(history: History, cuts: Sequence[Millis]) -> list[GpuMillis]:
-    """GPU-time that hosts offered until each cut."""
-    meter, offered = Meter(cuts), dict[HostId, int]()
+def _in_unit(meter: Meter, unit: int) -> Sums:
+    """What was gained until each cut: whole GPU-milliseconds where there are no rates."""
+    return [amount / unit for amount in meter.read()] if unit > 1 else [*meter.read()]
+
+
+def _offered_steps(history: History, weighing: Weighing) -> Iterable[tuple[Millis, int]]:
+    """What hosts offer."""
+    offered: dict[HostId, int] = {}
     for at, host, gpus in history.capacity:
-        meter.step(at, gpus - offered.get(host, 0))
+        change = gpus - offered.get(host, 0)
         offered[host] = gpus
-    return meter.read()
+        yield from weighing.steps(at, [history.type_of([host])], change)
 
 
-def _demand_steps(history: History) -> Iterable[tuple[BudgetPath, Millis, int]]:
+def _demand_steps(history: History, weighing: Weighing) -> Iterable[tuple[BudgetPath, Millis, int]]:
     """Allocated jobs, from submission to their end, queued or running."""
+    pools = sorted(set(history.pools.values()))
     for job in history.jobs.values():
         if job.allocated:
-            yield job.budget, job.submitted_at, job.gpus
+            types = [pool[1] for pool in pools if job.wanted.accepts(pool)]
+            yield from _of(job.budget, weighing.steps(job.submitted_at, types, job.gpus))
             if job.finished_at is not None:
-                yield job.budget, job.finished_at, -job.gpus
+                yield from _of(job.budget, weighing.steps(job.finished_at, types, -job.gpus))
 
 
-def _charged_steps(history: History, until: Millis) -> Iterable[tuple[BudgetPath, Millis, int]]:
+def _charged_steps(history: History, weighing: Weighing, until: Millis) -> Iterable[tuple[BudgetPath, Millis, int]]:
     """P2: charged runs from start to end, or to where what they held was given back."""
     for run in history.runs.values():
         if run.charged:
             end = until if run.ended_at is None else run.ended_at
             if run.refund_since is not None:
                 end = min(end, max(run.refund_since, run.started_at))
-            yield run.job.budget, run.started_at, run.gpus
-            yield run.job.budget, end, -run.gpus
+            types = [history.type_of(run.hosts)]
+            yield from _of(run.job.budget, weighing.steps(run.started_at, types, run.gpus))
+            yield from _of(run.job.budget, weighing.steps(end, types, -run.gpus))
+
+
+def _of(budget: BudgetPath, steps: Iterable[tuple[Millis, int]]) -> Iterable[tuple[BudgetPath, Millis, int]]:
+    return ((budget, at, change) for at, change in steps)

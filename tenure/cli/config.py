@@ -107,7 +107,10 @@ def apply(
     if file is None and not sets:
         raise Refusal(field="FILE", problem="nothing to apply", fix="name a file, or give --set KNOB=VALUE")
     settings = load_settings(role="", config=file, environment={}, sets=sets or [])
-    values = {knob: str(value) for knob, value in settings.section(POLICY).items()}
+    values = {
+        knob: json.dumps(value) if isinstance(value, dict) else str(value)
+        for knob, value in settings.section(POLICY).items()
+    }
     with connect() as client:
         answer = client.set_policy(values, merge=file is None, user=caller(), comment=comment)
     if as_json:
@@ -200,6 +203,8 @@ def _rows(settings: "Settings") -> "list[tuple[Setting, object, str]]":
 
 
 def _written(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_written(each)}" for key, each in value.items()) + "}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

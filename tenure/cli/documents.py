@@ -42,6 +42,7 @@ def job(value: "jobs_pb2.Job") -> Document:
         "gpus_per_replica": spec.gpus_per_replica,
         "gpus": spec.replicas * spec.gpus_per_replica,
         "gpu_type": spec.gpu_type or None,
+        "cluster": spec.cluster or None,
         "topology": spec.topology or "any",
         "hosts": list(spec.hosts),
         "hosts_excluded": list(spec.hosts_excluded),

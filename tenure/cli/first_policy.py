@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from tenure.cli.connection import Found, caller, client_of
-from tenure.domain.policy import KNOBS, Policy, in_words, spoken
+from tenure.domain.policy import KNOBS, MAPPINGS, Policy, in_words, mapping_in_words, spoken
 from tenure.runtime.data_dir import Endpoint
 
 
@@ -13,6 +13,7 @@ def settle_policy(endpoint: Endpoint, knobs: Mapping[str, str], *, at_start: Pol
     What is read at a start only has its effect by the start itself. Raises `ServerError`.
     """
     changing = {spoken(name): in_words(name, getattr(at_start, name)) for name in KNOBS if not KNOBS[name].fixed}
+    changing |= {name: mapping_in_words(name, at_start) for name in MAPPINGS}
     wanted = {name: value for name, value in knobs.items() if name in changing}
     with client_of(Found(address=endpoint.address, endpoint=endpoint)) as client:
         if wanted:

@@ -170,6 +170,7 @@ def _show(job: "jobs_pb2.Job", *, as_json: bool) -> None:
         ("Budget", spec.budget),
         ("User", spec.user),
         ("GPUs", shape + (f" {spec.gpu_type}" if spec.gpu_type else "")),
+        ("Cluster", spec.cluster or None),
         ("Topology", spec.topology if spec.topology not in ("", "any") else None),
         ("Only on", ", ".join(spec.hosts) or None),
         ("Not on", ", ".join(spec.hosts_excluded) or None),

@@ -253,6 +253,7 @@ def _report(
         lookback_ms=plan.policy.lookback_ms,
         wall_seconds=0,
         work=plan.work,
+        rates_milli=plan.policy.rates_milli,
     )
     if outputs.log is not None:
         write_blocks(outputs.log, blocks(recorded, origin_ms=0))

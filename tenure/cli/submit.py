@@ -8,6 +8,7 @@ import typer
 from tenure.cli import completion, parsing
 from tenure.cli.connection import caller, connect, here
 from tenure.cli.options import JOBS, Json
+from tenure.domain.host import CPU
 from tenure.domain.job import Topology
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ def submit(
         str,
         typer.Option("--budget", "-b", metavar="PATH", help="The leaf that pays.", autocompletion=completion.leaves),
     ],
-    gpus: Annotated[
-        int, typer.Option("--gpus", "-g", parser=parsing.whole_number, metavar="N", help="GPUs of each replica.")
-    ],
     min_runtime: Annotated[
         int,
         typer.Option(
@@ -38,6 +36,18 @@ def submit(
             help="Nothing preempts a run before it had this long, such as 15m. 0: unallocated, free, never protected.",
         ),
     ],
+    gpus: Annotated[
+        int,
+        typer.Option(
+            "--gpus", "-g", parser=parsing.whole_number, metavar="N", help="GPUs of each replica.", show_default=False
+        ),
+    ] = 0,
+    cpus: Annotated[
+        int,
+        typer.Option(
+            parser=parsing.whole_number, metavar="N", help="In place of GPUs: CPUs of each.", show_default=False
+        ),
+    ] = 0,
     replicas: Annotated[
         int, typer.Option(parser=parsing.whole_number, metavar="N", help="Processes that start and stop together.")
     ] = 1,
@@ -50,6 +60,9 @@ def submit(
     name: Annotated[str, typer.Option("--name", "-n", help="A name for people.", show_default=False)] = "",
     user: Annotated[str, typer.Option(help="Whose job it is.", show_default="you")] = "",
     gpu_type: Annotated[str, typer.Option(metavar="TYPE", help="Such as H100.", show_default="any")] = "",
+    cluster: Annotated[
+        str, typer.Option("--cluster", metavar="NAME", help="Only in this cluster of hosts.", show_default="any")
+    ] = "",
     topology: Annotated[
         Topology,
         typer.Option(
@@ -85,17 +98,19 @@ def submit(
     from tenure.v1 import jobs_pb2
 
     environment = parsing.environment(env or [])
+    size, of_type = _asked(gpus=gpus, cpus=cpus, gpu_type=gpu_type)
     with connect() as client:
         spec = jobs_pb2.JobSpec(
             budget=budget,
             user=user or caller(),
             replicas=replicas,
-            gpus_per_replica=gpus,
+            gpus_per_replica=size,
             min_runtime_ms=min_runtime,
             resumable=resumable,
             priority=priority,
             name=name,
-            gpu_type=gpu_type,
+            gpu_type=of_type,
+            cluster=cluster,
             command=command,
             working_directory=workdir or here(),
             environment=environment,
@@ -111,6 +126,17 @@ def submit(
         _print_ids(ids, as_json=as_json)
         if wait and not wait_for(client, ids):
             raise typer.Exit(1)
+
+
+def _asked(*, gpus: int, cpus: int, gpu_type: str) -> tuple[int, str]:
+    """How many of what each replica holds: GPUs of a type, or CPUs. Raises for both, and for neither."""
+    if not cpus:
+        if not gpus:
+            raise typer.BadParameter("missing; say how many GPUs each replica needs", param_hint="'--gpus'")
+        return gpus, gpu_type
+    if gpus or gpu_type not in ("", CPU):
+        raise typer.BadParameter("given beside GPUs; a job has the one or the other", param_hint="'--cpus'")
+    return cpus, CPU
 
 
 def wait_for(client: "Client", ids: list[str]) -> bool:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
+from tenure.domain.host import CPU
 from tenure.domain.ids import BudgetPath, HostId
 from tenure.domain.job import HostChoice, JobSpec, Launch, Topology
 from tenure.domain.names import check_label
@@ -46,7 +47,7 @@ def check_job(
     """
     check_budget(spec.budget, tree=tree)
     _check_labels(spec)
-    _check_contract(spec, policy=policy)
+    _check_contract(spec, hosts=hosts, policy=policy)
     check_launch(spec.launch)
     _check_sizes(spec)
     check_fit(spec, hosts=hosts if spec.choice is None else _chosen(spec.choice, hosts=hosts, named=named))
@@ -134,13 +135,13 @@ def check_fit(spec: JobSpec, *, hosts: ClusterShape) -> None:
             problem=f"no host has GPUs of type {shown(spec.gpu_type)}",
             fix=f"{near}known: {listed(hosts.gpu_types)}, or leave it out for any",
         )
-    pools = [pool for pool in hosts.pools if spec.gpu_type in (None, pool.gpu_type)]
+    pools = _pools_for(spec, hosts)
     largest = max(pool.gpus_of_largest for pool in pools)
-    kind = f" {spec.gpu_type}" if spec.gpu_type else ""
+    kind, unit = (f" {spec.gpu_type}" if spec.gpu_type else ""), unit_of(spec)
     if spec.gpus_per_replica > largest:
         raise Refusal(
             field="gpus_per_replica",
-            problem=f"{spec.gpus_per_replica} GPUs per replica, the largest{kind} host has {largest}",
+            problem=f"{spec.gpus_per_replica} {unit} per replica, the largest{kind} host has {largest}",
             fix=f"use at most {largest} and more replicas",
         )
     roomiest = max(pools, key=lambda pool: pool.replicas(spec.gpus_per_replica))
@@ -150,12 +151,38 @@ def check_fit(spec: JobSpec, *, hosts: ClusterShape) -> None:
         where = f" in cluster {roomiest.cluster} ({roomiest.gpu_type})" if len(hosts.pools) > 1 else ""
         raise Refusal(
             field="replicas",
-            problem=f"{spec.replicas} replicas x {spec.gpus_per_replica} GPUs do not fit {room}: "
+            problem=f"{spec.replicas} replicas x {spec.gpus_per_replica} {unit} do not fit {room}: "
             f"{_arithmetic(roomiest, spec.gpus_per_replica)} make {most} replicas{where}",
-            fix=f"ask for at most {most} replicas, or for fewer GPUs each",
+            fix=f"ask for at most {most} replicas, or for fewer {unit} each",
         )
     if spec.topology is Topology.ONE_BLOCK and spec.replicas > 1:
         _check_one_block(spec, pools)
+
+
+def unit_of(spec: JobSpec) -> str:
+    """What a job counts its size in."""
+    return "CPUs" if spec.gpu_type == CPU else "GPUs"
+
+
+def _pools_for(spec: JobSpec, hosts: ClusterShape) -> list[Pool]:
+    """The pools that a job may lie in. Raises `Refusal` if there is none."""
+    if spec.cluster is not None and spec.cluster not in hosts.clusters:
+        near = did_you_mean(spec.cluster, hosts.clusters)
+        raise Refusal(
+            field="cluster",
+            problem=f"there is no cluster {shown(spec.cluster)}",
+            fix=f"{near}known: {listed(hosts.clusters)}, or leave it out for any",
+        )
+    pools = [pool for pool in hosts.pools if spec.wanted.accepts((pool.cluster, pool.gpu_type))]
+    if pools:
+        return pools
+    here = [pool.gpu_type for pool in hosts.pools if spec.cluster in (None, pool.cluster)]
+    where = f"cluster {spec.cluster}" if spec.cluster else "every cluster"
+    if spec.gpu_type is not None:
+        fix = f"{where} has {listed(here)}: ask for that, or for another cluster"
+        raise Refusal(field="gpu_type", problem=f"{where} has no {spec.gpu_type}", fix=fix)
+    fix = "ask for CPUs (--cpus N, or the type CPU), or for another cluster"
+    raise Refusal(field="gpu_type", problem=f"{where} counts CPUs and has no GPUs", fix=fix)
 
 
 def _check_one_block(spec: JobSpec, pools: Sequence[Pool]) -> None:
@@ -189,9 +216,12 @@ def _check_labels(spec: JobSpec) -> None:
     check_label(spec.name, field="name")
 
 
-def _check_contract(spec: JobSpec, *, policy: Policy) -> None:
-    _check_length(spec.min_runtime_ms, field="min_runtime", most=policy.min_runtime_cap_ms, what="cap")
-    _check_length(spec.grace_ms, field="grace", most=policy.grace_max_ms, what="limit")
+def _check_contract(spec: JobSpec, *, hosts: ClusterShape, policy: Policy) -> None:
+    own = _of_clusters(spec, hosts=hosts, policy=policy)
+    where, there = min(own, key=lambda one: one[1].min_runtime_cap_ms)
+    _check_length(spec.min_runtime_ms, field="min_runtime", most=there.min_runtime_cap_ms, what="cap", where=where)
+    where, there = min(own, key=lambda one: one[1].grace_max_ms)
+    _check_length(spec.grace_ms, field="grace", most=there.grace_max_ms, what="limit", where=where)
     if abs(_whole(spec.priority, field="priority")) > PRIORITY_MAX:
         raise Refusal(
             field="priority",
@@ -200,11 +230,21 @@ def _check_contract(spec: JobSpec, *, policy: Policy) -> None:
         )
 
 
-def _check_length(length_ms: Millis, *, field: str, most: Millis, what: str) -> None:
+def _of_clusters(spec: JobSpec, *, hosts: ClusterShape, policy: Policy) -> list[tuple[str, Policy]]:
+    """What counts for the contract: that of each cluster in which the job may lie, with a name where it has its own."""
+    if not policy.clusters:
+        return [("", policy)]
+    names = dict.fromkeys(pool.cluster for pool in hosts.pools if spec.wanted.accepts((pool.cluster, pool.gpu_type)))
+    own = [(f" in cluster {name}" if name in policy.clusters else "", policy.of_cluster(name)) for name in names]
+    return own or [("", policy)]
+
+
+def _check_length(length_ms: Millis, *, field: str, most: Millis, what: str, where: str) -> None:
     if 0 <= _whole(length_ms, field=field) <= most:
         return
-    problem = "is negative" if length_ms < 0 else f"is above the {what} of {format_duration(most)}"
-    raise Refusal(field=field, problem=f"{_length(length_ms)} {problem}", fix=f"use 0 to {format_duration(most)}")
+    problem = "is negative" if length_ms < 0 else f"is above the {what} of {format_duration(most)}{where}"
+    fix = f"use 0 to {format_duration(most)}" + (", or name another cluster" if where else "")
+    raise Refusal(field=field, problem=f"{_length(length_ms)} {problem}", fix=fix)
 
 
 def _length(length_ms: Millis) -> str:

@@ -5,6 +5,14 @@ from enum import StrEnum
 
 from tenure.domain.ids import HostId
 
+CPU = "CPU"
+"""The type of hosts that count CPUs instead of GPUs. Whoever asks for any type means GPUs."""
+
+
+def accepts(wanted: str | None, gpu_type: str) -> bool:
+    """Whether a job that asks for `wanted` (None: any type of GPU) may lie on hosts of a type."""
+    return gpu_type == wanted if wanted is not None else gpu_type != CPU
+
 
 class HostState(StrEnum):
     """Whether a host takes new runs, and what becomes of the runs it has."""

@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from tenure.domain.host import accepts
 from tenure.domain.ids import BudgetPath, HostId, UserName
 from tenure.domain.units import HOUR, SECOND, GpuMillis, Millis
 
+ANY = "any"
+"""As people say that a job may lie in any cluster, or on any type of GPU. No cluster and no type has this name."""
 DEFAULT_GRACE: Millis = 30 * SECOND
 MIN_RUNTIME_CAP: Millis = 8 * HOUR
 
@@ -32,6 +35,18 @@ class Topology(StrEnum):
 
     __hash__ = str.__hash__
     """Classes of jobs are keys with a topology in them: an enumeration's own hash costs a call each time."""
+
+
+class Wanted(NamedTuple):
+    """The pools a job may lie in: one cluster's or any's, of one type or of any type of GPU."""
+
+    cluster: str | None
+    gpu_type: str | None
+
+    def accepts(self, pool: tuple[str, str]) -> bool:
+        """Whether it may lie in this pool (cluster and type)."""
+        cluster, gpu_type = pool
+        return (self.cluster is None or self.cluster == cluster) and accepts(self.gpu_type, gpu_type)
 
 
 class HostChoice(NamedTuple):
@@ -66,6 +81,13 @@ class JobSpec:
     """The only hosts it may use; none named: any."""
     hosts_excluded: tuple[HostId, ...] = ()
     """Hosts it may not use."""
+    cluster: str | None = None
+    """The only cluster of hosts it may use; None: any. (The `cluster` of a fact is the name of its log.)"""
+
+    @property
+    def wanted(self) -> Wanted:
+        """The pools it may lie in."""
+        return Wanted(self.cluster, self.gpu_type)
 
     @property
     def choice(self) -> HostChoice | None:

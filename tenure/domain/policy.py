@@ -5,10 +5,13 @@ durations are written without it: see `tenure.runtime.settings`. What a running 
 `PolicyChanged`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, get_type_hints
 
+from tenure.domain.names import check_word
+from tenure.domain.nearest import did_you_mean, listed, unknown_key
+from tenure.domain.rates import MILLI, RATE_LEAST, RATE_MOST
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import DAY, HOUR, MINUTE, SECOND, Millis, format_duration
 
@@ -212,12 +215,47 @@ class Policy:
             most=_MANY,
         ),
     ] = 2_000
+    rates_milli: Mapping[str, int] = field(default_factory=dict)
+    """By GPU type what an hour of it costs, in thousandths of an hour of the unit of account. Not named: 1,000."""
+    clusters: Mapping[str, Mapping[str, int | float]] = field(default_factory=dict)
+    """By cluster of hosts what counts there instead: knobs of `OF_CLUSTER` by the names of their fields."""
 
+    def rate_milli(self, gpu_type: str) -> int:
+        """What a GPU of this type weighs in the accounts, in thousandths."""
+        return self.rates_milli.get(gpu_type, MILLI)
+
+    def of_cluster(self, cluster: str) -> "Policy":
+        """The policy as it counts in a cluster of hosts."""
+        own = self.clusters.get(cluster)
+        return replace(self, **own) if own else self  # type: ignore[arg-type]
+
+    @property
+    def longest_grace_ms(self) -> Millis:
+        """The most that a job may ask for in any cluster."""
+        return max([self.grace_max_ms, *(self.of_cluster(cluster).grace_max_ms for cluster in self.clusters)])
+
+
+RATES, CLUSTERS = "rates", "clusters"
+"""The two mappings as people write them. Their entries have names, too: `rates.B200`, `clusters.dev.grace_max_ms`."""
+OF_CLUSTER = (
+    *("min_runtime_cap_ms", "grace_max_ms", "automation_share", "signal_confirm_ms", "host_clear_ms"),
+    *("job_failures", "incidents_max", "repair_limit_ms"),
+)
+"""The knobs that a cluster may have its own values of: its contracts, and what is done about its hosts."""
 
 KNOBS: Mapping[str, Knob] = {
-    name: hint.__metadata__[0] for name, hint in get_type_hints(Policy, include_extras=True).items()
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(Policy, include_extras=True).items()
+    if hasattr(hint, "__metadata__")
 }
-"""Every knob by the name of its field."""
+"""Every knob that has one value, by the name of its field."""
+MAPPINGS: Mapping[str, str] = {
+    RATES: "by GPU type what an hour of it costs in the unit of account (P1-P3); a type that is not named costs 1. A "
+    "change counts from the next full hour on",
+    CLUSTERS: "by cluster of hosts what counts there instead, of "
+    + ", ".join(name.removesuffix(UNIT) for name in OF_CLUSTER),
+}
+"""What the two mappings are, by the name people write."""
 
 
 def spoken(name: str) -> str:
@@ -227,7 +265,41 @@ def spoken(name: str) -> str:
 
 def in_words(name: str, value: float) -> str:
     """A value of a knob as people write it."""
+    if name.startswith(f"{RATES}."):
+        return f"{value / MILLI:.10g}"
     return format_duration(round(value)) if name.endswith(UNIT) else f"{value:.10g}"
+
+
+def mapping_in_words(name: str, policy: Policy) -> str:
+    """A mapping as people write it: `{B200: 2.5, CPU: 0.05}`."""
+    if name == RATES:
+        return _braces({key: in_words(f"{RATES}.", milli) for key, milli in policy.rates_milli.items()})
+    own = {
+        cluster: _braces({spoken(knob): in_words(knob, value) for knob, value in values.items()})
+        for cluster, values in policy.clusters.items()
+    }
+    return _braces(own)
+
+
+def _braces(values: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{key}: {values[key]}" for key in sorted(values)) + "}"
+
+
+def value_of(policy: Policy, name: str) -> float:
+    """The value of a knob by the name of its field, or of one entry of a mapping: `rates.B200`."""
+    section, _, key = name.partition(".")
+    if section == RATES:
+        return policy.rate_milli(key)
+    if section == CLUSTERS:
+        cluster, _, name = key.rpartition(".")
+        policy = policy.of_cluster(cluster)
+    value: float = getattr(policy, name)
+    return value
+
+
+def is_fixed(name: str) -> bool:
+    """Whether it cannot change while the system runs."""
+    return name in KNOBS and bool(KNOBS[name].fixed)
 
 
 def range_in_words(name: str) -> str:
@@ -248,8 +320,45 @@ def check_policy(policy: Policy) -> None:
     """Raise `Refusal` for the first knob that is out of its range."""
     for name in KNOBS:
         check_knob(name, getattr(policy, name))
+    for gpu_type, milli in policy.rates_milli.items():
+        check_rate(gpu_type, milli)
+    for cluster, values in policy.clusters.items():
+        for name, value in values.items():
+            if name not in OF_CLUSTER:
+                raise unknown_key(spoken(name), known=map(spoken, OF_CLUSTER), where=f"{CLUSTERS}.{cluster}")
+            check_knob(name, value)
+
+
+def check_rate(gpu_type: str, milli: int) -> None:
+    """Raise `Refusal` unless a type can have this exchange rate, in thousandths."""
+    check_word(gpu_type, field=RATES)
+    name = f"{RATES}.{gpu_type}"
+    if not RATE_LEAST <= milli <= RATE_MOST:
+        fix = f"give {in_words(name, RATE_LEAST)} to {in_words(name, RATE_MOST)}"
+        raise Refusal(field=name, problem=f"{in_words(name, milli)} is out of range", fix=fix)
+
+
+def check_clusters(policy: Policy, *, known: Iterable[str]) -> None:
+    """Raise `Refusal` for own values of a cluster of hosts that there is not."""
+    names = sorted(known)
+    for cluster in policy.clusters:
+        if cluster not in names:
+            fix = f"{did_you_mean(cluster, names)}known: {listed(names)}"
+            raise Refusal(field=f"{CLUSTERS}.{cluster}", problem="there is no such cluster", fix=fix)
+
+
+def types_unknown(policy: Policy, *, known: Iterable[str]) -> Iterator[Refusal]:
+    """What is strange about rates of types that no host has: they may be to come, or a slip of the pen."""
+    names = sorted(known)
+    for gpu_type in sorted(policy.rates_milli):
+        if gpu_type not in names:
+            fix = f"{did_you_mean(gpu_type, names)}known: {listed(names)}"
+            yield Refusal(field=f"{RATES}.{gpu_type}", problem="no host has GPUs of this type", fix=fix)
 
 
 def changes(before: Policy, after: Policy) -> tuple[str, ...]:
-    """The names of the fields in which two policies differ, in their order."""
-    return tuple(name for name in KNOBS if getattr(before, name) != getattr(after, name))
+    """The knobs in which two policies differ, by the names of their fields; entries of mappings each by itself."""
+    rates = [f"{RATES}.{gpu_type}" for gpu_type in sorted({*before.rates_milli, *after.rates_milli})]
+    entries = {(cluster, name) for one in (before, after) for cluster in one.clusters for name in one.clusters[cluster]}
+    own = [f"{CLUSTERS}.{cluster}.{name}" for cluster, name in sorted(entries)]
+    return tuple(name for name in (*KNOBS, *rates, *own) if value_of(before, name) != value_of(after, name))

@@ -93,6 +93,11 @@ class ClusterShape:
         """The known GPU types in order."""
         return tuple(sorted({count.kind.gpu_type for count in self.counts}))
 
+    @cached_property
+    def clusters(self) -> tuple[str, ...]:
+        """The known clusters in order."""
+        return tuple(sorted({count.kind.cluster for count in self.counts}))
+
     def changed(self, *, gone: Iterable[HostKind], come: Iterable[HostKind]) -> "ClusterShape":
         """The shape without hosts of these kinds and with hosts of those."""
         gone, come = list(gone), list(come)

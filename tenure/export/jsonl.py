@@ -18,7 +18,8 @@ import msgspec
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import JobSpec, gpus_by_host
-from tenure.domain.policy import UNIT, spoken
+from tenure.domain.policy import RATES, UNIT, spoken
+from tenure.domain.rates import MILLI
 from tenure.domain.tree import PPM
 from tenure.domain.units import SECOND, Millis
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
@@ -158,6 +159,7 @@ def _submission(job: JobId, spec: JobSpec, *, at: Millis) -> line.JobSubmission:
         spec.resumable,
         spec.priority,
         spec.gpu_type,
+        msgspec.UNSET if spec.cluster is None else spec.cluster,
     )
 
 
@@ -250,6 +252,8 @@ def _policy(export: _Export, fact: PolicyChanged) -> None:
 
 
 def _plain(knob: str, value: float) -> int | float:
+    if knob.startswith(f"{RATES}."):
+        return value / MILLI
     return seconds(value) if knob.endswith(UNIT) else value
 
 

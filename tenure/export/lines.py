@@ -57,6 +57,8 @@ class JobSubmission(Line, gc=False):
     resumable: bool
     priority: int
     gpu_type: str | None
+    gpu_cluster: str | msgspec.UnsetType = msgspec.UNSET
+    """The cluster of hosts that it names, if it does."""
 
 
 class JobRejection(Line, gc=False):

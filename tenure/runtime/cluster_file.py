@@ -5,18 +5,21 @@
       - name: lab
         hosts:
           - {name: a1, gpus: 4, gpu_type: A100, block: row1/rack1, address: 10.0.0.1}
+      - {name: dev, hosts: 4, cpus_per_host: 16}
 
 Counted hosts are named `h000` ... in a file with one cluster, `h100-h000` ... in one with several, so that names are
 unique; their blocks are `h100-b0` ... Host lists without blocks are cut into blocks the same way. A block may lie in a
-larger one: the path `row1/rack1` says so.
+larger one: the path `row1/rack1` says so. A cluster with `cpus_per_host` counts CPUs instead of GPUs: its hosts
+have the type `CPU`, and `cpus` instead of `gpus` where they are listed.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tenure.domain.host import HostSpec
+from tenure.domain.host import CPU, HostSpec
 from tenure.domain.ids import HostId
+from tenure.domain.job import ANY
 from tenure.domain.names import check_block, check_word
 from tenure.domain.nearest import shown, unknown_key
 from tenure.domain.refusal import Refusal
@@ -27,8 +30,8 @@ HOSTS_PER_BLOCK = 32
 VIRTUAL = "virtual"
 CLUSTER_NAME_MAX = 48
 """Leaves room for `-h00000` in the name of a host."""
-_CLUSTER_KEYS = ("name", "hosts", "gpus_per_host", "gpu_type", "hosts_per_block")
-_HOST_KEYS = ("name", "gpus", "gpu_type", "block", "address")
+_CLUSTER_KEYS = ("name", "hosts", "gpus_per_host", "cpus_per_host", "gpu_type", "hosts_per_block")
+_HOST_KEYS = ("name", "gpus", "cpus", "gpu_type", "block", "address")
 _COUNTS = re.compile(r"([0-9]{1,9})x([0-9]{1,9})")
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}|::[A-Fa-f0-9:.]{0,39}")
 _FIX = "write 'clusters:' and '- {name: h100, hosts: 128, gpus_per_host: 8, gpu_type: H100}' below it"
@@ -64,6 +67,8 @@ def check_cluster(document: object) -> tuple[HostSpec, ...]:
             raise Refusal(
                 field=f"{field}.name", problem=f"{len(name)} characters", fix=f"use at most {CLUSTER_NAME_MAX}"
             )
+        if name == ANY:
+            raise Refusal(field=f"{field}.name", problem="'any' stands for every cluster", fix="give another name")
         if name in names:
             raise Refusal(field=f"{field}.name", problem=f"{name} is given twice", fix="name each cluster once")
         names.add(name)
@@ -96,8 +101,7 @@ def _hosts(body: Mapping[str, object], cluster: str, *, prefix: str, field: str)
     per_block = _number(per_block, most=HOSTS_MAX, field=f"{field}.hosts_per_block", what="hosts per block")
     if not isinstance(hosts, list):
         count = _number(hosts, most=HOSTS_MAX, field=f"{field}.hosts", what="hosts")
-        gpus = _gpus(body.get("gpus_per_host"), field=f"{field}.gpus_per_host")
-        gpu_type = _word(body.get("gpu_type"), field=f"{field}.gpu_type")
+        gpus, gpu_type = _size(body, {}, keys=("gpus_per_host", "cpus_per_host"), field=field)
         yield from _counted(cluster, count, gpus=gpus, gpu_type=gpu_type, per_block=per_block, prefix=prefix)
         return
     if not hosts:
@@ -111,10 +115,12 @@ def _hosts(body: Mapping[str, object], cluster: str, *, prefix: str, field: str)
             raise Refusal(
                 field=f"{where}.address", problem=f"{shown(address)} is no address", fix="give a host name or an IP"
             )
+        usual = {"gpus": body.get("gpus_per_host"), "cpus": body.get("cpus_per_host"), "type": body.get("gpu_type")}
+        gpus, gpu_type = _size(host, usual, keys=("gpus", "cpus"), field=where)
         yield HostSpec(
             host=HostId(_word(host.get("name"), field=f"{where}.name")),
-            gpus=_gpus(host.get("gpus", body.get("gpus_per_host")), field=f"{where}.gpus"),
-            gpu_type=_word(host.get("gpu_type", body.get("gpu_type")), field=f"{where}.gpu_type"),
+            gpus=gpus,
+            gpu_type=gpu_type,
             block=_block(block, field=f"{where}.block"),
             cluster=cluster,
             address=address,
@@ -158,6 +164,25 @@ def _word(value: object, *, field: str) -> str:
 def _block(value: object, *, field: str) -> str:
     """The path of a block: `rack1`, or `row1/rack1` in a block of blocks."""
     return check_block(value, field=field) if isinstance(value, str) else _word(value, field=field)
+
+
+def _size(
+    own: Mapping[str, object], usual: Mapping[str, object], *, keys: tuple[str, str], field: str
+) -> tuple[int, str]:
+    """GPUs of a host and their type, or its CPUs. `usual`: what the cluster says of all its hosts."""
+    of_gpus, of_cpus = keys
+    cpus = own.get(of_cpus)
+    if cpus is None and of_gpus not in own:
+        cpus, own = usual.get("cpus"), {"gpu_type": usual.get("type"), **own}
+    if cpus is None:
+        word = _word(own.get("gpu_type", usual.get("type")), field=f"{field}.gpu_type")
+        if word in (CPU, ANY):
+            raise Refusal(field=f"{field}.gpu_type", problem=f"{word} is no GPU", fix=f"to count CPUs, {of_cpus}: 16")
+        return _gpus(own.get(of_gpus, usual.get("gpus")), field=f"{field}.{of_gpus}"), word
+    for key in (of_gpus, "gpu_type"):
+        if own.get(key, CPU) not in (CPU, None):
+            raise Refusal(field=f"{field}.{key}", problem=f"given beside {of_cpus}", fix="count one of the two")
+    return _number(cpus, most=GPUS_PER_HOST_MAX, field=f"{field}.{of_cpus}", what="CPUs per host"), CPU
 
 
 def _gpus(value: object, *, field: str) -> int:

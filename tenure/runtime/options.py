@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tenure.domain.nearest import unknown_key
-from tenure.domain.policy import KNOBS, UNIT, Policy, in_words, spoken
+from tenure.domain.policy import CLUSTERS, KNOBS, MAPPINGS, RATES, UNIT, Policy, in_words, mapping_in_words, spoken
 from tenure.domain.refusal import Refusal
 from tenure.log.access import Access
-from tenure.runtime.settings.kinds import read_knob
+from tenure.runtime.settings.kinds import MAPPING_KINDS, read_knob
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +22,14 @@ class Connection:
     clickhouse_token_file: Path | None = None
 
 
+_FIELDS = {RATES: "rates_milli", CLUSTERS: "clusters"}
+
+
 def knob_names() -> dict[str, str]:
     """The policy's knobs as people write them, each with its default in words."""
     usual = Policy()
-    return {spoken(name): in_words(name, getattr(usual, name)) for name in KNOBS}
+    single = {spoken(name): in_words(name, getattr(usual, name)) for name in KNOBS}
+    return {**single, **{name: mapping_in_words(name, usual) for name in MAPPINGS}}
 
 
 def build_policy(values: Mapping[str, object], *, over: Policy | None = None) -> Policy:
@@ -35,6 +39,9 @@ def build_policy(values: Mapping[str, object], *, over: Policy | None = None) ->
     """
     chosen: dict[str, object] = {}
     for key, value in values.items():
+        if key in MAPPINGS:
+            chosen[_FIELDS[key]] = MAPPING_KINDS[key].read(value, key)
+            continue
         name = key if key in KNOBS and not key.endswith(UNIT) else key + UNIT
         if name not in KNOBS:
             raise unknown_key(key, known=knob_names(), where="policy")

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import uvloop
 
-from tenure.domain.policy import KNOBS, Policy, changes, in_words, spoken
+from tenure.domain.policy import Policy, changes, in_words, is_fixed, spoken, value_of
 from tenure.domain.refusal import Refusal
 from tenure.events.fact import Fact
 from tenure.log.jetstream import JetStreamLog
@@ -167,13 +167,14 @@ async def make_loop(
 
 def tell_policy(of_log: Policy | None, service: Service) -> None:
     """Say so where the log has another policy than this process was started with: the log's counts."""
-    different = [] if of_log is None else [name for name in changes(service.policy, of_log) if not KNOBS[name].fixed]
-    for name in different:
+    if of_log is None:
+        return
+    for name in (each for each in changes(service.policy, of_log) if not is_fixed(each)):
         logger.warning(
             "%s is %s in the log, and %s as this process was started: the log's counts (see tenure config apply)",
             spoken(name),
-            in_words(name, getattr(of_log, name)),
-            in_words(name, getattr(service.policy, name)),
+            in_words(name, value_of(of_log, name)),
+            in_words(name, value_of(service.policy, name)),
         )
 
 

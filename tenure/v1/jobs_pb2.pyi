@@ -60,6 +60,7 @@ class JobSpec(_message.Message):
     TOPOLOGY_FIELD_NUMBER: _builtins.int
     HOSTS_FIELD_NUMBER: _builtins.int
     HOSTS_EXCLUDED_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
     budget: _builtins.str
     """A leaf of the tree: who pays."""
     user: _builtins.str
@@ -77,13 +78,15 @@ class JobSpec(_message.Message):
     name: _builtins.str
     """A label for people."""
     gpu_type: _builtins.str
-    """Empty: any."""
+    """Empty or "any": any type of GPU. "CPU": CPUs, of a cluster that counts those."""
     working_directory: _builtins.str
     """An absolute path on the hosts; empty: the user's home."""
     grace_ms: _builtins.int
     """Between SIGTERM and SIGKILL; 0 means the default."""
     topology: _builtins.str
     """How close together the replicas are to be: any (also when empty), prefer-block or one-block."""
+    cluster: _builtins.str
+    """The only cluster of hosts it may use; empty or "any": any. A gang lies in one cluster and on one type."""
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments. No shell is between."""
@@ -119,10 +122,11 @@ class JobSpec(_message.Message):
         topology: _builtins.str = ...,
         hosts: _abc.Iterable[_builtins.str] | None = ...,
         hosts_excluded: _abc.Iterable[_builtins.str] | None = ...,
+        cluster: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "command", b"command", "environment", b"environment", "gpu_type", b"gpu_type", "gpus_per_replica", b"gpus_per_replica", "grace_ms", b"grace_ms", "hosts", b"hosts", "hosts_excluded", b"hosts_excluded", "min_runtime_ms", b"min_runtime_ms", "name", b"name", "priority", b"priority", "replicas", b"replicas", "resumable", b"resumable", "topology", b"topology", "user", b"user", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "cluster", b"cluster", "command", b"command", "environment", b"environment", "gpu_type", b"gpu_type", "gpus_per_replica", b"gpus_per_replica", "grace_ms", b"grace_ms", "hosts", b"hosts", "hosts_excluded", b"hosts_excluded", "min_runtime_ms", b"min_runtime_ms", "name", b"name", "priority", b"priority", "replicas", b"replicas", "resumable", b"resumable", "topology", b"topology", "user", b"user", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

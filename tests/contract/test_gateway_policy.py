@@ -156,3 +156,35 @@ def test_a_log_gets_its_first_policy_once(people: People) -> None:
         assert [fact.policy for fact in await policies(rig)] == [first.policy, Policy(lookback_ms=2 * DAY)]
 
     play_with(people, scenario, policy=Policy(lookback_ms=DAY))
+
+
+def test_rates_and_own_values_of_a_cluster_are_knobs_like_others(people: People) -> None:
+    async def scenario(rig: Rig) -> None:
+        admin = people.called("ana", Role.ADMIN)
+        values = {"rates": "{B200: 2.5, H10O: 1}", "clusters": "{test: {min_runtime_cap: 2h}}"}
+        answer = await stub(rig).SetPolicy(SetPolicy(values=values, merge=True), **admin)
+        assert [(each.name, each.before, each.after) for each in answer.changes] == [
+            ("rates.B200", "1", "2.5"),
+            ("clusters.test.min_runtime_cap", "8h", "2h"),
+        ]
+        assert list(answer.notes) == [
+            "rates.B200: no host has GPUs of this type; known: H100",
+            "rates.H10O: no host has GPUs of this type; did you mean H100? known: H100",
+        ]
+        shown = {each.name: each for each in (await stub(rig).GetPolicy(GetPolicy(), **admin)).knobs}
+        assert (shown["rates"].value, shown["rates"].default) == ("{B200: 2.5, H10O: 1}", "{}")
+        assert shown["clusters"].value == "{test: {min_runtime_cap: 2h}}"
+        (fact,) = await policies(rig)
+        assert fact.policy.rates_milli == {"B200": 2_500, "H10O": 1_000}
+        for values, word in (
+            ({"clusters": "{tset: {min_runtime_cap: 2h}}"}, "did you mean test?"),
+            ({"clusters": "{test: {lookback: 2h}}"}, "unknown key"),
+            ({"rates": "{B200: 2.0001}"}, "at most three decimals"),
+            ({"rates": "2"}, "write {B200: 2.5, CPU: 0.05}"),
+        ):
+            await refused(stub(rig).SetPolicy(SetPolicy(values=values, merge=True), **admin), "INVALID_ARGUMENT", word)
+        good = good_job(min_runtime_ms=3 * HOUR)
+        sent = jobs_pb2.SubmitRequest(job=good)
+        await refused(rig.jobs.Submit(sent, **admin), "INVALID_ARGUMENT", "cap of 2h in cluster test")
+
+    play_with(people, scenario)

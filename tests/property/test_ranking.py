@@ -21,6 +21,7 @@ from services.ranker.state import State
 from tenure.domain.host import HostState
 from tenure.domain.ids import BudgetPath, HostId, JobId, RunId
 from tenure.domain.policy import Policy
+from tenure.domain.rates import MILLI
 from tenure.domain.reasons import EndCause, JobState
 from tenure.domain.tree import PPM, ROOT, BudgetTree, lineage
 from tenure.domain.units import HOUR, MINUTE, Millis
@@ -298,8 +299,8 @@ def test_a_prefix_from_a_snapshot_and_the_rest_are_the_whole(
     assert ranker.dump(part) == ranker.dump(whole)
 
 
-Span = tuple[BudgetPath, int, Millis, Millis]
-"""A budget was charged for so many GPUs from an instant to another; negative where that was refunded."""
+Span = tuple[BudgetPath, int, Millis, Millis, HostId]
+"""A budget was charged for so many GPUs of a host from an instant to another; negative where that was refunded."""
 
 
 def charged_spans(recorded: Sequence[Recorded], now: Millis) -> list[Span]:
@@ -334,15 +335,16 @@ def charged_spans(recorded: Sequence[Recorded], now: Millis) -> list[Span]:
                 ends = held[fact.run, place.replica]
                 ends[1] = silent.get(place.host, fact.at) if ends[1] is None else ends[1]
         elif isinstance(fact, RunCharged) and fact.refund_since is not None and fact.refund_until is not None:
-            for (run, _), (start, end) in held.items():
+            for (run, number), (start, end) in held.items():
                 if run == fact.run and start is not None and end is not None:
                     begin, until = max(start, fact.refund_since), min(max(start, end), fact.refund_until)
-                    spans.append((fact.budget, -len(runs[run].placement[0].gpus), begin, max(begin, until)))
+                    place = runs[run].placement[number]
+                    spans.append((fact.budget, -len(place.gpus), begin, max(begin, until), place.host))
     for (run, number), (start, end) in held.items():
         place = runs[run].placement[number]
         last = silent.get(place.host, now) if end is None else end
         if start is not None:
-            spans.append((runs[run].budget, len(place.gpus), start, max(start, last)))
+            spans.append((runs[run].budget, len(place.gpus), start, max(start, last), place.host))
     return spans
 
 
@@ -378,7 +380,7 @@ def check_sums(state: State, recorded: Sequence[Recorded], now: Millis) -> None:
     for path in weights.charged:
         inside = [span for span in spans if path in lineage(span[0])]
         assert weights.charged[path] == sum(
-            gpus * max(0, min(until, now) - max(begin, since)) for _, gpus, begin, until in inside
+            gpus * max(0, min(until, now) - max(begin, since)) for _, gpus, begin, until, _ in inside
         )
         runs = [run for run in state.runs.values() if path in lineage(run.budget) and run.ended_at is None]
         reserved = [state.jobs[job] for job in state.reserved if path in lineage(state.jobs[job].budget)]
@@ -392,7 +394,7 @@ def check_sums(state: State, recorded: Sequence[Recorded], now: Millis) -> None:
             share = Fraction(math.prod(tree.by_path[above].share_ppm for above in lineage(path)) if known else 0)
             share /= PPM ** len(list(lineage(path)))
             total += share * gpus * max(0, min(until, now) - max(begin, since))
-        least = share * 1000 * (state.capacity.rate or 1)
+        least = share * 1000 * Fraction(state.capacity.rate or MILLI, MILLI)
         exact = total if total > least else least
         assert entitled == (max(1, math.floor(exact + Fraction(1, 2))) if exact else 0)
 

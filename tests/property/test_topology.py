@@ -16,7 +16,7 @@ from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import BudgetPath, HostId, JobId, RunId, UserName
-from tenure.domain.job import JobSpec, Launch, Placement, Topology
+from tenure.domain.job import JobSpec, Launch, Placement, Topology, Wanted
 from tenure.domain.units import MINUTE
 from tenure.events.placing import ReservationMade, RunAssigned, RunPreemptionRequested
 from tests.property.test_placer import permitted, standings_of, without
@@ -27,6 +27,8 @@ topologies = st.sampled_from(Topology)
 hosts = st.lists(
     st.tuples(st.sampled_from(BLOCKS), st.sampled_from((4, 8)), st.integers(0, 255)), min_size=1, max_size=9
 )
+
+ANYWHERE = Wanted(cluster=None, gpu_type=None)
 
 
 def asked(replicas: int, gpus: int, topology: Topology) -> JobSpec:
@@ -53,7 +55,7 @@ def room_of(given: list[tuple[str, int, int]]) -> tuple[Room, dict[HostId, HostS
     for host, spec in specs.items():
         layouts.register(spec)
         room.set(("c", "H100"), host, (1 << spec.gpus) - 1)
-        room.fits(None, 2, 1, Topology.ONE_BLOCK)  # counts by block from here on
+        room.fits(ANYWHERE, 2, 1, Topology.ONE_BLOCK)  # counts by block from here on
     for host, mask in masks.items():
         room.set(("c", "H100"), host, mask)
     return room, specs, masks
@@ -111,7 +113,7 @@ def test_a_placement_is_found_whenever_there_is_one(
     spec = asked(replicas, gpus, topology)
     placement = pack(room, spec)
     assert (placement is not None) == fits(masks, specs, spec)
-    assert room.fits(None, replicas, gpus, topology) == (placement is not None)
+    assert room.fits(ANYWHERE, replicas, gpus, topology) == (placement is not None)
     if placement is not None:
         check(placement, masks, specs, spec)
 

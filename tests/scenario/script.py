@@ -48,7 +48,7 @@ from tenure.runtime.yaml_file import load_yaml
 _TOP = {"why", "rules", "cases", "given", "when", "until", "then", "never"}
 _SPEC = {
     *("budget", "user", "gpus", "replicas", "min_runtime", "resumable", "priority", "grace"),
-    *("gpu_type", "topology", "hosts", "hosts_excluded"),
+    *("gpu_type", "cluster", "topology", "hosts", "hosts_excluded"),
 }
 _BEHAVIOUR = {
     "runs_for",
@@ -231,6 +231,7 @@ def _spec(entry: Mapping[str, Any]) -> JobSpec:
         resumable=entry.get("resumable", False),
         priority=entry.get("priority", 0),
         gpu_type=entry.get("gpu_type"),
+        cluster=entry.get("cluster"),
         topology=Topology(entry.get("topology", "any")),
         hosts=tuple(HostId(name) for name in entry.get("hosts", ())),
         hosts_excluded=tuple(HostId(name) for name in entry.get("hosts_excluded", ())),

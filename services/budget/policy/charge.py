@@ -15,7 +15,8 @@ def charge_run(run: EndedRun, *, policy: Policy, now: Millis) -> RunCharged:
     """The closing of a run's books."""
     occupied = _held_since(run, 0)
     since, until, refunded = None, None, 0
-    cap_ms = max(policy.min_runtime_cap_ms, run.cap_ms)  # a lowered cap takes nothing that was signed
+    own = policy.of_cluster(run.cluster)
+    cap_ms = max(own.min_runtime_cap_ms, run.cap_ms)  # a lowered cap takes nothing that was signed
     lost = lost_work(run, cap_ms=cap_ms)
     numbers: dict[str, Number] = {"occupied_gpu_ms": occupied, "cause_of_end": run.cause_of_end.value}
     if lost is not None:

@@ -7,7 +7,19 @@ from services.gateway.order import Order
 from services.gateway.refusals import Outdated
 from services.gateway.state import State
 from tenure.domain.nearest import unknown_key
-from tenure.domain.policy import KNOBS, UNIT, Policy, changes, in_words, spoken
+from tenure.domain.policy import (
+    KNOBS,
+    MAPPINGS,
+    UNIT,
+    Policy,
+    changes,
+    check_clusters,
+    in_words,
+    is_fixed,
+    spoken,
+    types_unknown,
+    value_of,
+)
 from tenure.domain.refusal import Refusal
 from tenure.events.policy import KnobChange, PolicyChanged
 
@@ -34,7 +46,7 @@ def change_policy(
 
 def stuck(before: Policy, wanted: Policy) -> list[str]:
     """The knobs that are wanted otherwise, and cannot change while the system runs."""
-    return [name for name in changes(before, wanted) if KNOBS[name].fixed]
+    return [name for name in changes(before, wanted) if is_fixed(name)]
 
 
 def with_stuck(before: Policy, wanted: Policy) -> tuple[Policy, list[str]]:
@@ -47,6 +59,18 @@ def with_stuck(before: Policy, wanted: Policy) -> tuple[Policy, list[str]]:
     return replace(wanted, **{name: getattr(before, name) for name in names}), told
 
 
+def check_against(state: State, wanted: Policy) -> list[str]:
+    """A sentence about each rate of a type that no host has. Raises `Refusal` for a cluster that there is not.
+
+    While no host has registered nothing is known of either.
+    """
+    kinds = [count.kind for count in state.shape.counts]
+    if not kinds:
+        return []
+    check_clusters(wanted, known={kind.cluster for kind in kinds})
+    return [str(strange) for strange in types_unknown(wanted, known={kind.gpu_type for kind in kinds})]
+
+
 def first_policy(policy: Policy, order: Order) -> PolicyChanged:
     """The first fact of a log that has no policy: from then on it says by what is decided."""
     return _fact(Policy(), policy, order)
@@ -54,7 +78,7 @@ def first_policy(policy: Policy, order: Order) -> PolicyChanged:
 
 def known_knobs(values: Mapping[str, str]) -> Mapping[str, str]:
     """The same. Raises `Refusal` for a name that is no knob's, naming the nearest."""
-    names = [spoken(name) for name in KNOBS]
+    names = [*(spoken(name) for name in KNOBS), *MAPPINGS]
     for name in values:
         if name not in names or name.endswith(UNIT):
             raise unknown_key(name, known=names, where="policy")
@@ -63,7 +87,7 @@ def known_knobs(values: Mapping[str, str]) -> Mapping[str, str]:
 
 def _fact(before: Policy, after: Policy, order: Order) -> PolicyChanged:
     different = [
-        KnobChange(knob=name, before=getattr(before, name), after=getattr(after, name))
+        KnobChange(knob=name, before=value_of(before, name), after=value_of(after, name))
         for name in changes(before, after)
     ]
     return PolicyChanged(

@@ -121,7 +121,7 @@ def drains_overdue(state: State, *, now: Millis, policy: Policy) -> Sequence[Hos
         for job in state.live[phase]:
             run = state.jobs[job].runs[-1]
             ends[run.run] = run.contract_ends_at
-    slack_ms = policy.grace_max_ms + policy.escrow_slack_ms
+    slack_ms = policy.longest_grace_ms + policy.escrow_slack_ms
     found = []
     for name, host in draining:
         due = max((ends.get(run, 0) for run in host.runs), default=0)

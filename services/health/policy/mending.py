@@ -51,7 +51,7 @@ class Mending:
     def next_at(self, host: Host) -> Millis | None:
         """When that changes by itself (P11)."""
         if host.state in AT_WORK and host.repair is not None:
-            return host.repair.asked_at + self.policy.repair_limit_ms
+            return host.repair.asked_at + self._policy(host).repair_limit_ms
         if host.state in (HostState.DRAINED, HostState.DRAINING) and host.drain is not None and host.drain.automatic:
             return self._clear_at(host)
         return None
@@ -64,8 +64,8 @@ class Mending:
 
     def _drained(self, host: Host, *, heard: bool) -> Verdict | None:
         number = self._incidents(host)
-        if number >= self.policy.incidents_max:
-            numbers = {"incidents": number, "incidents_max": self.policy.incidents_max, "window_ms": DAY}
+        if number >= self._policy(host).incidents_max:
+            numbers = {"incidents": number, "incidents_max": self._policy(host).incidents_max, "window_ms": DAY}
             return Verdict(state=HostState.FAILED, why=_why(Reason.HOST_BREAKS_AGAIN, numbers))
         if self.plug.repairs:
             why = _why(Reason.HOST_REPAIR_BEGUN, {"incidents": number, "signals": len(asking(host))})
@@ -98,8 +98,8 @@ class Mending:
         if repair.answered_at is not None and heard:
             tested = repair.step is RepairStep.TEST
             return self._sound(host, Reason.HOST_TESTED if tested else Reason.HOST_REPAIRED, waited, repair.answer)
-        if self.now >= repair.asked_at + self.policy.repair_limit_ms:
-            numbers = {**waited, "limit_ms": self.policy.repair_limit_ms, "heard": heard}
+        if self.now >= repair.asked_at + self._policy(host).repair_limit_ms:
+            numbers = {**waited, "limit_ms": self._policy(host).repair_limit_ms, "heard": heard}
             return Verdict(state=HostState.FAILED, why=_why(Reason.HOST_REPAIR_FAILED, numbers))
         return None
 
@@ -110,6 +110,10 @@ class Mending:
             return Verdict(state=HostState.PROBATION, why=_why(reason, numbers), cause=cause, asks=RepairStep.TEST)
         return Verdict(state=HostState.HEALTHY, why=_why(reason, numbers), cause=cause)
 
+    def _policy(self, host: Host) -> Policy:
+        """What counts in its cluster."""
+        return self.policy.of_cluster(host.spec.cluster)
+
     def _incidents(self, host: Host) -> int:
         return sum(self.now - began < DAY for began in host.incidents)
 
@@ -118,7 +122,7 @@ class Mending:
         assert host.drain is not None, "only a drain is cleared"
         if host.drain.reason not in _PASSING or asking(host) or host.lacking_since is not None:
             return None
-        return host.signals_over_at + (self.policy.host_clear_ms << max(0, self._incidents(host) - 1))
+        return host.signals_over_at + (self._policy(host).host_clear_ms << max(0, self._incidents(host) - 1))
 
 
 def _why(reason: Reason, numbers: Mapping[str, Number]) -> Why:

@@ -36,7 +36,7 @@ class Radius:
             hosts = [host for host in self.core.hosts.values() if (group, name) in groups(host.spec)]
             held = [host for host in hosts if counts(host) and host.spec.host != spec.host]
             count = len(held) + sum((group, name) in groups(each) for each in more)
-            most = allowed(len(hosts), self.policy.automation_share)
+            most = allowed(len(hosts), self.policy.of_cluster(spec.cluster).automation_share)
             if count >= most:
                 return {"group": f"{group} {name}", "hosts": len(hosts), "held": count, "allowed": most}
         return None

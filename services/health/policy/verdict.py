@@ -12,6 +12,7 @@ from services.health.policy.transitions import Verdict
 from services.health.state import Core, Host
 from tenure.domain.host import HostState
 from tenure.domain.ids import FactId
+from tenure.domain.policy import Policy
 from tenure.domain.reasons import Number, Reason, Why
 from tenure.domain.units import Millis
 
@@ -48,9 +49,13 @@ class Judge:
             case _:
                 return self.mending.mend(host, heard=self.silence.is_heard(host, self.now) and not host.strange_runs)
 
+    def _policy(self, host: Host) -> Policy:
+        """What counts in its cluster."""
+        return self.silence.policy.of_cluster(host.spec.cluster)
+
     def next_at(self, host: Host) -> Millis | None:
         """When the verdict may be another without a fact, beside silence (P11)."""
-        instants = [self.mending.next_at(host), evidence.next_at(host, self.now, policy=self.silence.policy)]
+        instants = [self.mending.next_at(host), evidence.next_at(host, self.now, policy=self._policy(host))]
         if host.drain is not None and host.drain.accepts:
             instants.append(host.drain.deadline)
         return min((instant for instant in instants if instant is not None and instant > self.now), default=None)
@@ -97,14 +102,14 @@ class Judge:
         return self._accused(host) or self._doubted(host)
 
     def _doubted(self, host: Host) -> Verdict | None:
-        found = evidence.doubt(host, policy=self.silence.policy)
+        found = evidence.doubt(host, policy=self._policy(host))
         if found is None:
             return None
         doubted = Verdict(state=HostState.SUSPECT, why=_why("P9", found.reason, found.numbers), cause=found.cause)
         return self._within_limits(host, found, doubted)
 
     def _undoubted(self, host: Host) -> Verdict | None:
-        if evidence.doubt(host, policy=self.silence.policy) is not None:
+        if evidence.doubt(host, policy=self._policy(host)) is not None:
             return None
         numbers = {"clear_ms": self.now - host.signals_over_at}
         return Verdict(state=HostState.HEALTHY, why=_why("P9", Reason.HOST_CLEARED, numbers), cause=host.signals_fact)
@@ -121,7 +126,7 @@ class Judge:
 
     def _accused(self, host: Host) -> Verdict | None:
         """Evidence drains a healthy host, unless automation holds enough already or most hosts are in trouble."""
-        found = evidence.weigh(host, self.core, self.now, policy=self.silence.policy)
+        found = evidence.weigh(host, self.core, self.now, policy=self._policy(host))
         if found is None:
             return None
         numbers = {**found.numbers, "runs": len(host.runs), "fatal": found.fatal}
@@ -170,7 +175,7 @@ class Judge:
 
     def _graver(self, host: Host) -> Verdict | None:
         """A host that drains has lost a GPU meanwhile: its runs cannot go on."""
-        found = None if host.said_fatal else evidence.weigh(host, self.core, self.now, policy=self.silence.policy)
+        found = None if host.said_fatal else evidence.weigh(host, self.core, self.now, policy=self._policy(host))
         if found is None or not found.fatal or self._frozen(host) is not None:
             return None
         numbers = {**found.numbers, "runs": len(host.runs), "fatal": True}

@@ -15,7 +15,7 @@ from services.placer.room import Pool, must_be_one_block
 from services.placer.standings import Standings
 from services.placer.state import State
 from tenure.domain.ids import BudgetPath, JobId
-from tenure.domain.job import HostChoice
+from tenure.domain.job import HostChoice, Wanted
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Number, Reason, Why
 from tenure.domain.units import MINUTE, Millis
@@ -166,12 +166,12 @@ class Picture:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._known: dict[tuple[str | None, HostChoice | None], _Pools] = {}
+        self._known: dict[tuple[Wanted, HostChoice | None], _Pools] = {}
         self.next_protection_ends = state.loose.next_end(state.firm)
 
     def of(self, alike: Alike) -> "_Pools":
         """The pools in which the class may run."""
-        key = (alike.gpu_type, alike.choice)
+        key = (alike.wanted, alike.choice)
         known = self._known.get(key)
         if known is None:
             pools = [pool for _, pool in self._state.room.pools_for(alike)]

@@ -55,6 +55,7 @@ def _told_at(state: State, host: Host, run: Run) -> Millis:
 def with_windows(state: State) -> Room:
     """What is free on hosts that take runs, and beside it on those that do so until their maintenance windows."""
     room = Room(state.layouts)
+    room.rates_milli = state.room.rates_milli
     masks = {(name, host): mask for rooms in (state.room, state.windows) for name, host, mask in rooms.every_host()}
     for (name, host), mask in sorted(masks.items()):
         room.set(name, host, mask)
@@ -75,6 +76,6 @@ def fit_before_window(
     with room.trial():
         room.block(kept)
         room.block(late)
-        if not room.fits(spec.gpu_type, spec.replicas, spec.gpus_per_replica, spec.topology, spec.choice):
+        if not room.fits(spec.wanted, spec.replicas, spec.gpus_per_replica, spec.topology, spec.choice):
             return None
         return pack(room, spec)

@@ -12,8 +12,8 @@ class Openings:
     """The bunches that are open to each asker under these ratios."""
 
     def __init__(self, loose: Loose, standings: Standings, policy: Policy) -> None:
-        self.standings = standings
-        self._loose, self._policy = loose, policy
+        self.standings, self.policy = standings, policy
+        self._loose = loose
         self._known: dict[tuple[BudgetPath, int], dict[Key, Bunch]] = {}
         self._version = (standings.version, loose.version)
 
@@ -37,7 +37,7 @@ class Openings:
             mine = ratio(path)
             for other, bunches in below.get(parent, _NOTHING).items():
                 if other != path:  # the paths part here
-                    if is_lower(mine, ratio(other), policy=self._policy):
+                    if is_lower(mine, ratio(other), policy=self.policy):
                         known.update(bunches)
                 elif parent == ROOT:
                     known.update(self._in_line(bunches, budget, priority))
@@ -52,7 +52,7 @@ class Openings:
             for key, bunch in bunches.items()
             if key is not None
             and (budget.startswith(key.budget) or key.budget.startswith(budget))
-            and may_have(by, key, standings=self.standings, policy=self._policy)
+            and may_have(by, key, standings=self.standings, policy=self.policy)
         }
 
 

@@ -7,10 +7,12 @@ leaves the window meanwhile is taken to be the average of what was charged in it
 from collections import Counter
 from functools import cached_property
 
+from services.placer.loose import Bunch
 from services.placer.standings import Standings
 from services.placer.state import State
-from tenure.domain.ids import BudgetPath
+from tenure.domain.ids import BudgetPath, RunId
 from tenure.domain.policy import Policy
+from tenure.domain.rates import MILLI, MilliGpuMillis, to_account
 from tenure.domain.tree import lineage
 from tenure.domain.units import HOUR, GpuMillis, Millis
 
@@ -24,7 +26,7 @@ class Outlook:
         self.policy, self.standings = policy, standings
         self.instants = range(now, now + policy.promise_horizon_ms + 1, STEP)
         self._state, self._now = state, now
-        self._beyond: dict[BudgetPath, list[GpuMillis]] | None = None
+        self._beyond: dict[BudgetPath, list[MilliGpuMillis]] | None = None
         self._ratios: dict[tuple[BudgetPath, Millis], float] = {}
 
     def ratio(self, path: BudgetPath, at: Millis, *, less: GpuMillis = 0) -> float:
@@ -54,30 +56,42 @@ class Outlook:
             self._beyond = self._had_beyond()
         ahead = at - self._now
         beyond = self._beyond.get(path)
-        more = 0 if beyond is None else beyond[ahead // STEP]
+        more = 0 if beyond is None else to_account(beyond[ahead // STEP])
         return self.standings.ratio(path, less=less - more, faded=ahead / self.policy.lookback_ms)
 
-    def _had_beyond(self) -> dict[BudgetPath, list[GpuMillis]]:
+    def _weight(self, bunch: Bunch) -> int:
+        """GPUs of a bunch, weighed by their rates in thousandths."""
+        if not self.policy.rates_milli:
+            return bunch.gpus * MILLI
+        return sum([gpus * self._milli(run) for run, ((gpus, _), _) in bunch.runs.items()])
+
+    def _milli(self, run: RunId) -> int:
+        if not self.policy.rates_milli:
+            return MILLI
+        return self.policy.rate_milli(self._state.core.type_of(self._state.core.runs[run].placement))
+
+    def _had_beyond(self) -> dict[BudgetPath, list[MilliGpuMillis]]:
         """By budget, and by hour, what the allocated runs at or below it will have had beyond their protections.
 
-        A run that has `gpus` from `past` on has gpus x (hour - past) by then: the sum over runs takes two numbers.
+        A run of a weight from `past` on has weight x (hour - past) by then: the sum over runs takes two numbers.
         """
         hours, now = len(self.instants), self._now
         slope: dict[BudgetPath, list[int]] = {}
-        offset: dict[BudgetPath, list[GpuMillis]] = {}
+        offset: dict[BudgetPath, list[MilliGpuMillis]] = {}
         for key, bunch in self._state.loose.bunches.items():
             if key is not None:
-                slope.setdefault(key.budget, [0] * hours)[0] += bunch.gpus
-        for until, gpus, _, (budget, _) in self._state.firm.values():
+                slope.setdefault(key.budget, [0] * hours)[0] += self._weight(bunch)
+        for run, (until, gpus, _, (budget, _)) in self._state.firm.items():
             past = until - now if until > now else 0
             hour = -(-past // STEP)
             if hour < hours:
                 if budget not in offset:
                     slope.setdefault(budget, [0] * hours)
                     offset[budget] = [0] * hours
-                slope[budget][hour] += gpus
-                offset[budget][hour] += gpus * past
-        beyond: dict[BudgetPath, list[GpuMillis]] = {}
+                weight = gpus * self._milli(run)
+                slope[budget][hour] += weight
+                offset[budget][hour] += weight * past
+        beyond: dict[BudgetPath, list[MilliGpuMillis]] = {}
         for budget, slopes in slope.items():
             rate = behind = 0
             offsets = offset.get(budget)

@@ -14,7 +14,7 @@ from services.placer.policy.victims import all_ended, fits_in
 from services.placer.room import Pool, Room
 from services.placer.state import State
 from tenure.domain.ids import HostId, JobId
-from tenure.domain.job import HostChoice, JobSpec
+from tenure.domain.job import HostChoice, JobSpec, Wanted
 from tenure.domain.units import Millis
 
 
@@ -59,12 +59,12 @@ class _Left:
         self.blocked = blocked
         self._counts: dict[Pool, list[int]] = {}
         """By pool of room or reach, and a number of GPUs: how many hosts had just so many that are not blocked."""
-        self._most: dict[tuple[Room, str | None, HostChoice | None, int], int] = {}
-        self._most_of: dict[tuple[tuple[Key, ...], str | None, HostChoice | None, int], int] = {}
+        self._most: dict[tuple[Room, Wanted, HostChoice | None, int], int] = {}
+        self._most_of: dict[tuple[tuple[Key, ...], Wanted, HostChoice | None, int], int] = {}
 
     def most(self, room: Room, spec: JobSpec) -> int:
         """How many replicas fit one of the pools at most, for all that is known; nothing is said of blocks."""
-        key = (room, spec.gpu_type, spec.choice, spec.gpus_per_replica)
+        key = (room, spec.wanted, spec.choice, spec.gpus_per_replica)
         known = self._most.get(key)
         if known is None:
             counts = (self._of(pool) for _, pool in room.pools_for(spec))
@@ -73,7 +73,7 @@ class _Left:
 
     def most_of(self, bunches: Mapping[Key, Bunch], room: Room, spec: JobSpec) -> int:
         """The same of what is free now if all runs of these bunches ended."""
-        key = (tuple(bunches), spec.gpu_type, spec.choice, spec.gpus_per_replica)
+        key = (tuple(bunches), spec.wanted, spec.choice, spec.gpus_per_replica)
         known = self._most_of.get(key)
         if known is None:
             had = (all_ended(pool, bunches.values(), self.blocked) for _, pool in room.pools_for(spec))

@@ -181,7 +181,7 @@ def nothing_due_before(state: State, reservation: Reservation, policy: Policy) -
 
 def longest_grace(state: State, policy: Policy) -> Millis:
     """The longest grace that a contract can have: it may be older than the policy."""
-    return max(policy.grace_max_ms, state.core.grace_most_ms)
+    return max(policy.longest_grace_ms, state.core.grace_most_ms)
 
 
 def due(reservation: Reservation, run: Run, victim: Job) -> Millis:

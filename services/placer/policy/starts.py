@@ -19,6 +19,7 @@ from services.placer.policy.pack import pack
 from services.placer.policy.reserve import first_due, forbidden, reserve
 from services.placer.policy.settle import FACTS_MAX
 from services.placer.policy.victims import VictimPlan, find_victims
+from services.placer.policy.weigh import promised
 from services.placer.room import Room
 from services.placer.standings import Standings
 from services.placer.state import State
@@ -50,6 +51,10 @@ class Plan:
     def standings(self) -> Standings:
         """The ratios with what was promised in this decision."""
         return self.openings.standings
+
+    def promise(self, state: State, job: Job, placement: Placement) -> None:
+        """Count what the job is promised on these GPUs in the ratios."""
+        self.standings.add(job.spec.budget, promised(state, job, placement, policy=self.openings.policy))
 
 
 def plan_starts(state: State, now: Millis, *, openings: Openings, policy: Policy) -> list[Fact]:
@@ -148,7 +153,7 @@ def _serve_before_windows(plan: Plan, state: State, now: Millis) -> None:
 def _fit(plan: Plan, state: State, job: Job) -> Placement | None:
     """Where the job fits whole, outside the reservations that its contract would be in the way of (P8)."""
     spec = job.spec
-    if not state.room.fits(spec.gpu_type, spec.replicas, spec.gpus_per_replica, spec.topology, spec.choice):
+    if not state.room.fits(spec.wanted, spec.replicas, spec.gpus_per_replica, spec.topology, spec.choice):
         return None
     if not plan.outside.may_fit(job):
         return None
@@ -186,7 +191,7 @@ def _start(
     state.room.take(placement)
     state.windows.take(placement)
     if job.spec.allocated and reason is not Reason.START_ESCROW_COMPLETE:
-        plan.standings.add(job.spec.budget, job.spec.commitment_gpu_ms)
+        plan.promise(state, job, placement)
         plan.moved = True
 
 
@@ -257,4 +262,4 @@ def _preempt(plan: Plan, state: State, job: Job, found: VictimPlan, now: Millis,
     plan.facts.append(PlacementDeferred(at=now, job=job.job, why=why))
     plan.moved = True
     state.room.take(found.placement)
-    plan.standings.add(job.spec.budget, job.spec.commitment_gpu_ms)
+    plan.promise(state, job, found.placement)

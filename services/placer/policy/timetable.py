@@ -16,6 +16,7 @@ from services.placer.policy.may_disrupt import is_lower
 from services.placer.policy.outlook import Outlook
 from services.placer.policy.pack import pack_into
 from services.placer.policy.victims import asking
+from services.placer.policy.weigh import promised
 from services.placer.room import Pool
 from services.placer.state import State
 from tenure.domain.ids import BudgetPath, HostId, JobId, RunId
@@ -57,7 +58,8 @@ class _Given:
     def __init__(self, state: State, job: Job, now: Millis, *, outlook: Outlook, before: Millis | None) -> None:
         self._now, self._by, self._outlook = now, asking(job.spec), outlook
         self.before = float("inf") if before is None else before
-        self._own = job.spec.commitment_gpu_ms if job.job in state.core.reservations else 0
+        made = state.core.reservations.get(job.job)
+        self._own = 0 if made is None else promised(state, job, made.placement, policy=outlook.policy)
         """What the standings count for the reservation that it has."""
         self._lower_from: dict[tuple[BudgetPath, BudgetPath], Millis | None] = {}
 

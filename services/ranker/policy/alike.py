@@ -6,6 +6,7 @@ However many identical jobs wait, a decision costs as much as if there were only
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tenure.domain.host import accepts
 from tenure.domain.ids import BudgetPath, UserName
 from tenure.domain.job import HostChoice, Topology
 from tenure.domain.units import Millis
@@ -28,9 +29,10 @@ class Alike(NamedTuple):
     """Their commitment is counted already (P8)."""
     topology: Topology = Topology.ANY
     choice: HostChoice | None = None
+    cluster: str | None = None
 
 
 def at_once(alike: Alike, *, gpus_by_type: Mapping[str, int]) -> int:
     """How many of these jobs could run at once on the empty cluster, between 1 and `AT_ONCE_MAX`."""
-    gpus = sum(gpus_by_type.values()) if alike.gpu_type is None else gpus_by_type.get(alike.gpu_type, 0)
+    gpus = sum([gpus for gpu_type, gpus in gpus_by_type.items() if accepts(alike.gpu_type, gpu_type)])
     return max(1, min(AT_ONCE_MAX, gpus // (alike.replicas * alike.gpus_per_replica)))

@@ -2,12 +2,13 @@
 
 From `ReplicasStarted` to `ReplicasExited`; on a silent host only to its last sign of life, until it is heard again with
 the run (nothing was lost) or lost for good (the end stays there). A refund takes back what was held since an instant.
+GPUs are counted by type, and weighed by the rates of their time.
 The same spans, in the same curve, for unallocated runs; they are not charged, only counted.
 """
 
 from services.ranker.ledger import HELD, REFUNDED, SPARE, Account
 from services.ranker.run import Held, Run
-from tenure.domain.curve import Curve
+from services.ranker.weighed import Weighed
 from tenure.domain.units import GpuMillis, Millis
 
 
@@ -48,17 +49,17 @@ def refund(run: Run, accounts: tuple[Account, ...], *, since: Millis, until: Mil
         account.changed(REFUNDED)
         if known == gpu_ms:
             for begin, end, gpus in spans:
-                account.refunded.add(since=begin, until=end, rate=gpus)
+                account.refunded.add(run.gpu_type, since=begin, until=end, gpus=gpus)
         else:
-            spread(account.refunded, since=since, until=until, gpu_ms=gpu_ms)
+            spread(account.refunded, run.gpu_type, since=since, until=until, gpu_ms=gpu_ms)
 
 
-def spread(curve: Curve, *, since: Millis, until: Millis, gpu_ms: GpuMillis) -> None:
-    """Gain exactly `gpu_ms` in [since, until) at a whole rate, the remainder at its end."""
+def spread(refunded: Weighed, gpu_type: str, *, since: Millis, until: Millis, gpu_ms: GpuMillis) -> None:
+    """Exactly `gpu_ms` of a type in [since, until), whole GPUs at a time, the remainder at its end."""
     if until > since:
-        rate, rest = divmod(gpu_ms, until - since)
-        curve.add(since=since, until=until, rate=rate)
-        curve.add(since=until - rest, until=until, rate=1)
+        gpus, rest = divmod(gpu_ms, until - since)
+        refunded.add(gpu_type, since=since, until=until, gpus=gpus)
+        refunded.add(gpu_type, since=until - rest, until=until, gpus=1)
 
 
 def _follow(run: Run, held: Held, accounts: tuple[Account, ...]) -> None:
@@ -78,4 +79,4 @@ def _hold(run: Run, accounts: tuple[Account, ...], gpus: int, *, since: Millis) 
     """Count the run's occupancy where it belongs."""
     part = HELD if run.allocated else SPARE
     for account in accounts:
-        account.hold(part, gpus, since=since)
+        account.hold(part, run.gpu_type, gpus, since=since)

@@ -1,14 +1,15 @@
 """P1, entitlement: a budget's share of the whole, down its path, of the GPUs that were available, over the window.
 
-integral over (now - W, now] of (product of shares x available GPUs). A share holds from the edit that set it to the
-next one, a capacity from its fact on: nothing takes effect backwards.
+integral over (now - W, now] of (product of shares x available GPUs, each weighed by the rate of its type). A share
+holds from the edit that set it to the next one, a capacity from its fact on: nothing takes effect backwards.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from tenure.domain.curve import Curve
+from services.ranker.weighed import Weighed
 from tenure.domain.ids import BudgetPath
+from tenure.domain.rates import MILLI, MilliGpuMillis
 from tenure.domain.tree import PPM, BudgetTree
 from tenure.domain.units import SECOND, GpuMillis, Millis
 
@@ -64,26 +65,29 @@ class Shares:
             self._keep(path, known)
 
     def entitlements(
-        self, paths: Iterable[BudgetPath], *, capacity: Curve, since: Millis, now: Millis
+        self, paths: Iterable[BudgetPath], *, capacity: Weighed, since: Millis, now: Millis
     ) -> dict[BudgetPath, GpuMillis]:
-        """GPU-time each budget is entitled to in (since, now], to the nearest GPU-millisecond; 0 without a share."""
+        """What each budget is entitled to in (since, now]: GPU-milliseconds of account, rounded; 0 without a share."""
         end = capacity.at(now)
         window = end - capacity.at(since)
-        least = AT_LEAST_MS * (capacity.rate or 1)
+        least = AT_LEAST_MS * (capacity.rate or MILLI)
         if (window, least) != self._steady_window or since < self._steady_since:
             self._steady, self._steady_window = {}, (window, least)
         self._steady_since = since
         steady = self._steady
         if all(map(steady.__contains__, paths)):
             return {path: steady[path] for path in paths}
-        available: dict[Millis, GpuMillis] = {}  # gained from an instant to now; many eras begin with the same edit
+        available: dict[
+            Millis, MilliGpuMillis
+        ] = {}  # gained from an instant to now; many eras begin with the same edit
         entitled: dict[BudgetPath, GpuMillis] = {}
         for path in paths:
             terms = self._lowest_terms.get(path)
             if terms is None:
                 entitled[path] = 0
                 continue
-            unit, eras = terms
+            fraction, eras = terms
+            unit = fraction * MILLI
             total, later = 0, 0
             for began, product in eras:
                 if began <= since:

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 
 from services.ranker.state import State
 from tenure.domain.ids import BudgetPath, UserName
+from tenure.domain.rates import MILLI
 from tenure.domain.units import GpuMillis, Millis
 from tenure.events.ranking import Standing, UserStanding
 
 STANDINGS_MAX = 1_000
 """In a larger tree the budgets without use and without queue are left out of a ranking: nothing is decided by them."""
+HALF = MILLI // 2
+"""Rounds like `tenure.domain.rates.to_account`, without the call."""
 
 
 @dataclass(slots=True)
@@ -30,8 +33,8 @@ def weigh(state: State, now: Millis) -> Weights:
     """The ratios at `now`. Costs O(budgets in use), however many runs and jobs there are."""
     ledger = state.ledger
     sums = ledger.sums(now, state.window_ms)
-    charged = {path: rate * now + constant for path, (rate, constant, _, _) in sums.items()}
-    committed = {path: rate * now + constant for path, (_, _, rate, constant) in sums.items()}
+    charged = {path: (rate * now + constant + HALF) // MILLI for path, (rate, constant, _, _) in sums.items()}
+    committed = {path: (rate * now + constant + HALF) // MILLI for path, (_, _, rate, constant) in sums.items()}
     for queued in (state.queue.allocated, state.queue.unallocated):
         for budget in queued:
             if budget not in charged:

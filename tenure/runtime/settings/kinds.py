@@ -1,15 +1,20 @@
 """The kinds of values that settings have. Each reader raises `Refusal` with an example of what would be right."""
 
+from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tenure.domain.nearest import did_you_mean, listed, shown
-from tenure.domain.policy import KNOBS, UNIT, check_knob, in_words
+from tenure.domain.names import check_word
+from tenure.domain.nearest import did_you_mean, listed, shown, unknown_key
+from tenure.domain.policy import CLUSTERS, KNOBS, OF_CLUSTER, RATES, UNIT, check_knob, check_rate, in_words, spoken
+from tenure.domain.rates import MILLI, RATE_MOST
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import parse_duration, parse_size
 from tenure.log.access import Access
 from tenure.runtime.settings.setting import Kind
 from tenure.runtime.telemetry_options import parse_listen
+from tenure.runtime.yaml_file import parse_yaml
 
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
@@ -159,6 +164,61 @@ def knob_kind(name: str, default: float) -> Kind:
     )
 
 
+def read_rates(value: object, field: str) -> dict[str, int]:
+    """Exchange rates by GPU type, in thousandths."""
+    rates: dict[str, int] = {}
+    for gpu_type, rate in _mapping(value, field, example=RATES_EXAMPLE).items():
+        where = f"{field}.{gpu_type}"
+        milli = _exact_milli(rate, where)
+        try:
+            check_rate(gpu_type, milli)
+        except Refusal as out:
+            raise Refusal(field=where, problem=out.problem, fix=out.fix) from out
+        rates[gpu_type] = milli
+    return rates
+
+
+def _exact_milli(rate: object, field: str) -> int:
+    try:
+        milli = Decimal(str(rate)) * MILLI
+        whole = int(milli) if milli.is_finite() and abs(milli) < 10 * RATE_MOST else None
+    except (ArithmeticError, ValueError):
+        milli, whole = Decimal(0), None
+    if whole is None or isinstance(rate, bool) or whole != milli:
+        fix = "give a number with at most three decimals, such as 2.5"
+        raise Refusal(field=field, problem=f"{shown(rate)} is no rate", fix=fix)
+    return whole
+
+
+def read_clusters(value: object, field: str) -> dict[str, dict[str, int | float]]:
+    """By cluster of hosts the knobs that have another value there, by the names of their fields."""
+    known = {spoken(name): name for name in OF_CLUSTER}
+    found: dict[str, dict[str, int | float]] = {}
+    for cluster, knobs in _mapping(value, field, example=CLUSTERS_EXAMPLE).items():
+        where = f"{field}.{cluster}"
+        check_word(cluster, field=field)
+        for key in (own := _mapping(knobs, where, example="{min_runtime_cap: 2h}")):
+            if key not in known:
+                raise unknown_key(key, known=known, where=where)
+        found[cluster] = {known[key]: read_knob(known[key], each, f"{where}.{key}") for key, each in own.items()}
+    return found
+
+
+def _mapping(value: object, field: str, *, example: str) -> dict[str, object]:
+    """A mapping, which may be written on one line as in YAML."""
+    if isinstance(value, str):
+        value = parse_yaml(value.encode(errors="replace"), name=field)
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise Refusal(field=field, problem=f"{shown(value)} is no mapping", fix=f"write {example}")
+    return value
+
+
+RATES_EXAMPLE, CLUSTERS_EXAMPLE = "{B200: 2.5, CPU: 0.05}", "{dev: {min_runtime_cap: 2h}}"
+MAPPING_KINDS: Mapping[str, Kind] = {
+    RATES: Kind(name="mapping, 0.001 to 1000 each", example=RATES_EXAMPLE, read=read_rates),
+    CLUSTERS: Kind(name="mapping, as the knobs", example=CLUSTERS_EXAMPLE, read=read_clusters),
+}
+"""How the mappings of the policy are read."""
 _LEVEL = choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LEVEL = Kind(name=_LEVEL.name, example="INFO", read=read_level)
 TEXT = Kind(name="text", example="NAME", read=read_text, metavar="TEXT")

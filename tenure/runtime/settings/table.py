@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 
-from tenure.domain.policy import KNOBS, Policy, in_words, spoken
+from tenure.domain.policy import KNOBS, MAPPINGS, Policy, in_words, spoken
 from tenure.log.options import INSECURE, LOG_OPTIONS, URL
 from tenure.runtime.settings.kinds import (
     ADDRESS,
     DECIMAL,
     FILE,
     LEVEL,
+    MAPPING_KINDS,
     PATH,
     SERVERS,
     SIZE,
@@ -346,6 +347,8 @@ def _knobs() -> Iterator[Setting]:
             default=in_words(name, default),
             fixed=knob.fixed,
         )
+    for name, what in MAPPINGS.items():
+        yield Setting(path=f"{POLICY}.{name}", kind=MAPPING_KINDS[name], what=what, default="{}")
 
 
 SETTINGS: tuple[Setting, ...] = (

@@ -234,9 +234,10 @@ class Scene:
             )
         )
 
-    def reserve(self, name: str) -> None:
-        """The placer makes a reservation for a blocked gang."""
-        self.say(ReservationMade(at=self.now, job=JobId(name), placement=(), latest_start=0, waits_for=(), why=WHY))
+    def reserve(self, name: str, *, hosts: Iterable[str] = ()) -> None:
+        """The placer makes a reservation for a blocked gang on these hosts."""
+        kept = tuple(ReplicaPlace(replica=n, host=HostId(host), gpus=(0,)) for n, host in enumerate(hosts))
+        self.say(ReservationMade(at=self.now, job=JobId(name), placement=kept, latest_start=0, waits_for=(), why=WHY))
 
     def drop(self, name: str) -> None:
         """The reservation is over."""

@@ -203,3 +203,41 @@ def test_a_block_may_lie_in_a_larger_one() -> None:
         with pytest.raises(Refusal, match=problem) as caught:
             check_cluster({"hosts": [{**host, "block": block}]})
         assert caught.value.field == "clusters[0].hosts[0].block"
+
+
+def test_a_cluster_may_count_slots() -> None:
+    mixed = [{"name": "a"}, {"name": "s", "cpus": 4}]
+    found = check_cluster(
+        {
+            "clusters": [
+                {"name": "dev", "hosts": 2, "cpus_per_host": 16},
+                {"name": "lab", "gpus_per_host": 8, "gpu_type": "H100", "hosts": mixed},
+            ]
+        }
+    )
+    assert [(host.host, host.gpus, host.gpu_type) for host in found] == [
+        ("dev-h000", 16, "CPU"),
+        ("dev-h001", 16, "CPU"),
+        ("a", 8, "H100"),
+        ("s", 4, "CPU"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"cpus_per_host": 16, "gpus_per_host": 8}, "clusters[0].gpus_per_host: given beside cpus_per_host"),
+        ({"cpus_per_host": 16, "gpu_type": "H100"}, "clusters[0].gpu_type: given beside cpus_per_host"),
+        ({"cpus_per_host": 65}, "clusters[0].cpus_per_host: 65 CPUs per host; give 1 to 64"),
+        (
+            {"gpus_per_host": 8, "gpu_type": "CPU"},
+            "gpu_type: CPU is no GPU; to count CPUs, cpus_per_host: 16",
+        ),
+        ({"gpus_per_host": 8, "gpu_type": "any"}, "clusters[0].gpu_type: any is no GPU"),
+        ({"name": "any", "cpus_per_host": 8}, "clusters[0].name: 'any' stands for every cluster"),
+    ],
+)
+def test_slots_and_gpus_are_told_apart(body: dict[str, object], said: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        check_cluster({"clusters": [{"name": "dev", "hosts": 2, **body}]})
+    assert said in str(caught.value)

@@ -61,17 +61,17 @@ class Tale:
         ]
         self.say(BudgetTreeChanged(at=ms(at), tree=BudgetTree(nodes=tuple(nodes)), by=UserName("boss")))
 
-    def host(self, host: str, gpus: int = 8, at: float = 0) -> None:
+    def host(self, host: str, gpus: int = 8, at: float = 0, *, gpu_type: str = "H100") -> None:
         """A host comes, healthy."""
-        spec = HostSpec(host=HostId(host), gpus=gpus, gpu_type="H100", block="b0", cluster="sim")
+        spec = HostSpec(host=HostId(host), gpus=gpus, gpu_type=gpu_type, block="b0", cluster="sim")
         self.say(HostRegistered(at=ms(at), agent="v", hosts=(spec,)))
-        self.offer(host, gpus, at)
+        self.offer(host, gpus, at, gpu_type=gpu_type)
 
-    def offer(self, host: str, gpus: int, at: float) -> None:
+    def offer(self, host: str, gpus: int, at: float, *, gpu_type: str = "H100") -> None:
         """It offers so many GPUs; none: it drains."""
         state = HostState.HEALTHY if gpus else HostState.DRAINING
         self.say(HostStateChanged(at=ms(at), host=HostId(host), state=state, previous=None, last_seen=ms(at), why=WHY))
-        self.say(CapacityChanged(at=ms(at), host=HostId(host), gpus=gpus, gpu_type="H100"))
+        self.say(CapacityChanged(at=ms(at), host=HostId(host), gpus=gpus, gpu_type=gpu_type))
 
     def job(
         self,
@@ -83,6 +83,7 @@ class Tale:
         contract: float = 1,
         resumable: bool = False,
         priority: int = 0,
+        gpu_type: str | None = None,
     ) -> None:
         """A job of one replica comes in; `contract` is its minimum runtime in hours."""
         self.specs[job] = JobSpec(
@@ -93,6 +94,7 @@ class Tale:
             min_runtime_ms=ms(contract),
             resumable=resumable,
             priority=priority,
+            gpu_type=gpu_type,
         )
         self.say(JobAdmitted(at=ms(at), job=JobId(job), spec=self.specs[job], submitted_at=ms(at)))
 
@@ -192,7 +194,14 @@ class Tale:
             self.saved(run, at)
         self.end(run, at, "preempted" if by in self.specs else "drained", by=by)
 
-    def report(self, *, start: float = 0, end: float, kinds: Mapping[str, str] | None = None) -> Report:
+    def report(
+        self,
+        *,
+        start: float = 0,
+        end: float,
+        kinds: Mapping[str, str] | None = None,
+        rates_milli: Mapping[str, int] | None = None,
+    ) -> Report:
         """The report of [start, end)."""
         return build_report(
             self.recorded,
@@ -203,6 +212,7 @@ class Tale:
             lookback_ms=7 * DAY,
             wall_seconds=1.5,
             work=WORK,
+            rates_milli=rates_milli or {},
         )
 
     def lines(self) -> list[dict[str, Any]]:

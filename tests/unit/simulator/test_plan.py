@@ -10,7 +10,7 @@ from simulator.knobs import UNPLAYED, parse_knobs
 from simulator.plan import Files, Plan, read_plan
 from simulator.simulation import Work, without_silence
 from simulator.workload import COLUMNS
-from tenure.domain.policy import Policy
+from tenure.domain.policy import KNOBS, Policy
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import DAY, HOUR, MINUTE
 
@@ -26,12 +26,14 @@ def test_each_knob_goes_where_it_belongs() -> None:
 
 
 def test_every_knob_can_be_set() -> None:
-    named = [*(knob.name for knob in fields(Policy)), *(knob.name for knob in msgspec.structs.fields(Work))]
+    named = [*KNOBS, *(knob.name for knob in msgspec.structs.fields(Work))]
     for name in named:
         setting = f"{name.removesuffix('_ms')}={'3m' if name.endswith('_ms') else '1'}"
         policy, work = parse_knobs([setting])
         values = {knob.name: getattr(policy, knob.name) for knob in fields(Policy)} | msgspec.structs.asdict(work)
         assert values[name] == (3 * MINUTE if name.endswith("_ms") else 1), setting
+    policy, _ = parse_knobs(["rates={B200: 2.5}", "clusters={dev: {min_runtime_cap: 3m}}"])
+    assert (policy.rates_milli, policy.clusters) == ({"B200": 2_500}, {"dev": {"min_runtime_cap_ms": 3 * MINUTE}})
 
 
 def test_the_knobs_that_change_nothing_are_known() -> None:
@@ -59,14 +61,20 @@ def test_what_is_no_setting(setting: str) -> None:
         parse_knobs([setting])
 
 
-def plan(folder: Path, *submit_s: float, days: float | None = None, warmup: int | None = None) -> Plan:
+def plan(
+    folder: Path,
+    *submit_s: float,
+    days: float | None = None,
+    warmup: int | None = None,
+    settings: tuple[str, ...] = (),
+) -> Plan:
     """The plan of a trace with jobs at these instants."""
     (folder / "cluster.yaml").write_text("hosts: [{name: a, gpus: 8, gpu_type: H100}]\n")
     (folder / "budgets.yaml").write_text("budgets: {lab: {share: 100}}\n")
     rows = [f"j{number},{at},lab,ana,1,1,0,60,true,0,x" for number, at in enumerate(submit_s)]
     (folder / "trace.csv").write_text("\n".join([",".join(COLUMNS), *rows]))
     files = Files(cluster=folder / "cluster.yaml", budgets=folder / "budgets.yaml", trace=folder / "trace.csv")
-    return read_plan(files, settings=(), days=days, warmup=warmup, skip_bad=False)
+    return read_plan(files, settings=settings, days=days, warmup=warmup, skip_bad=False)
 
 
 DAY_S = DAY // 1000
@@ -108,3 +116,16 @@ def test_a_warm_up_of_the_whole_run(tmp_path: Path) -> None:
     assert plan(tmp_path, 0, warmup=DAY - 1).start == DAY - 1
     with pytest.raises(Refusal, match=r"^--warmup: 1d leaves nothing of 1 days to report on; give a shorter one"):
         plan(tmp_path, 0, warmup=DAY)
+
+
+@pytest.mark.parametrize(
+    ("knob", "said"),
+    [
+        ("rates={H10: 2}", "rates.H10: no host has GPUs of this type; did you mean H100? known: H100"),
+        ("clusters={man: {job_failures: 2}}", "clusters.man: there is no such cluster; did you mean main? known: main"),
+    ],
+)
+def test_types_and_clusters_of_the_policy_are_those_of_the_hosts(tmp_path: Path, knob: str, said: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        plan(tmp_path, 0, settings=(knob,))
+    assert str(caught.value) == said
