@@ -43,6 +43,8 @@ RESERVED = (
     "NODE_RANK",
     "NNODES",
 )
+NO_DEVICES = ("",)
+"""The devices of a replica that holds CPUs: it sees no GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

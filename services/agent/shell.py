@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import os
 import socket
 import time
 from collections.abc import Sequence
@@ -19,14 +20,15 @@ from services.agent.hands import Hands
 from services.agent.log_clock import LogClock
 from services.agent.log_server import LogServer
 from services.agent.machine_file import machine_name
-from services.agent.start_options import start_rules
+from services.agent.start_options import REAL, start_rules
 from services.agent.state import State
 from services.agent.watch.monitor import Monitor
 from services.agent.watch.sources import sources_of
-from tenure.domain.host import HostSpec
+from tenure.domain.host import CPU, HostSpec
 from tenure.domain.ids import HostId
 from tenure.domain.names import check_block, check_word
 from tenure.domain.refusal import Refusal
+from tenure.domain.shape import GPUS_PER_HOST_MAX
 from tenure.domain.units import SECOND, Millis
 from tenure.events.reports import Heartbeat, HostSignal
 from tenure.log.access import open_client
@@ -71,7 +73,7 @@ async def serve(service: Service) -> None:
     agent, machine = agent_name(specs), machine_name(service.connection.data)
     signals = signal_options(service, specs)
     rules = start_rules(service)
-    speaker = specs[0].host if arguments.provider == "nvidia" else None
+    speaker = specs[0].host if arguments.provider in REAL else None
     access = replace(service.connection.log, client=agent_of(speaker))
     log = await JetStreamLog.connect(access, cluster=service.connection.cluster, speaker=speaker, carrier=trail())
     logs = await open_client(access, max_reconnect_attempts=-1)
@@ -130,7 +132,8 @@ def own_folder(service: Service) -> OwnFolder:
 def signal_options(service: Service, specs: Sequence[HostSpec]) -> SignalOptions:
     """What is read for signals of health. Raises `Refusal`."""
     values = service.settings.section(SIGNALS)
-    options = build_signal_options(values, real_host=service.arguments.provider == "nvidia")
+    provider = service.arguments.provider
+    options = build_signal_options(values, real_host=provider in REAL, has_gpus=provider == "nvidia")
     if options.host is not None and options.host not in [spec.host for spec in specs]:
         raise Refusal(field="signals.host", problem=f"{options.host} is no host of this agent", fix="name one of them")
     return options
@@ -249,17 +252,14 @@ def make_hosts(arguments: argparse.Namespace) -> tuple[dict[HostId, GpuProvider]
         gpus = provider.gpus()
         if not gpus:
             raise Refusal(field="--provider", problem="no NVIDIA GPU on this host", fix="use --provider virtual")
-        name = HostId(check_word(arguments.host or socket.gethostname(), field="--host"))
-        spec = HostSpec(
-            host=name,
-            gpus=len(gpus),
-            gpu_type=gpus[0].type,
-            block=check_block(arguments.block, field="--block"),
-            cluster=check_word(gpus[0].type, field="GPU type"),
-            address=arguments.address,
-        )
-        return {name: provider}, (spec,)
-    specs = load_cluster(arguments.cluster_file) if arguments.cluster_file else parse_hosts(arguments.hosts or "1x8")
+        spec = _this_machine(arguments, count=len(gpus), of_type=check_word(gpus[0].type, field="GPU type"))
+        return {spec.host: provider}, (spec,)
+    if arguments.provider == "cpus":
+        count = arguments.cpus or min(GPUS_PER_HOST_MAX, os.cpu_count() or 1)
+        specs: Sequence[HostSpec] = (_this_machine(arguments, count=count, of_type=CPU),)
+    else:
+        clusters = arguments.cluster_file
+        specs = load_cluster(clusters) if clusters else parse_hosts(arguments.hosts or "1x8")
     usage = CpuUsage(now=lambda: time.monotonic_ns() // 1_000_000)
     virtual: dict[HostId, GpuProvider] = {
         spec.host: VirtualProvider(
@@ -268,6 +268,18 @@ def make_hosts(arguments: argparse.Namespace) -> tuple[dict[HostId, GpuProvider]
         for spec in specs
     }
     return virtual, tuple(specs)
+
+
+def _this_machine(arguments: argparse.Namespace, *, count: int, of_type: str) -> HostSpec:
+    """This machine as a host, with so many GPUs of a type, or CPUs. Raises `Refusal`."""
+    return HostSpec(
+        host=HostId(check_word(arguments.host or socket.gethostname(), field="--host")),
+        gpus=count,
+        gpu_type=of_type,
+        block=check_block(arguments.block, field="--block"),
+        cluster=check_word(arguments.host_cluster or of_type, field="--host-cluster"),
+        address=arguments.address,
+    )
 
 
 def agent_name(specs: Sequence[HostSpec]) -> str:

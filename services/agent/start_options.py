@@ -38,21 +38,25 @@ def start_rules(service: Service) -> Rules:
     )
 
 
+REAL = ("nvidia", "cpus")
+"""The providers of real hosts: this machine is one."""
+
+
 def _as_submitter(arguments: argparse.Namespace) -> bool:
     root = os.geteuid() == 0
-    chosen: str = arguments.run_as or (SUBMITTER if root and arguments.provider == "nvidia" else AGENT)
+    chosen: str = arguments.run_as or (SUBMITTER if root and arguments.provider in REAL else AGENT)
     if chosen == SUBMITTER and not root:
         raise Refusal(
             field="--run-as", problem="only root can start processes of others", fix=f"run as root, or as {AGENT}"
         )
-    if chosen == AGENT and root and arguments.provider == "nvidia":
+    if chosen == AGENT and root and arguments.provider in REAL:
         logger.warning("jobs of everybody run as root here: --run-as %s", AGENT)
     return chosen == SUBMITTER
 
 
 def _groups(arguments: argparse.Namespace, data: Path, *, limits: bool) -> str:
     """Where control groups of replicas are made; "" for none. Raises `Refusal` where limits need them and cannot be."""
-    if not limits and arguments.provider != "nvidia":
+    if not limits and arguments.provider not in REAL:
         return ""
     name = f"tenure-{hashlib.sha256(str(data.absolute()).encode()).hexdigest()[:12]}"
     try:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.agent.environment import RunContext, replica_environment
+from services.agent.environment import NO_DEVICES, RunContext, replica_environment
 from services.agent.gpu.provider import Gpu, GpuProvider
 from services.agent.log_clock import LogClock
 from services.agent.metrics import StartMetrics
@@ -17,6 +17,7 @@ from services.agent.process import spec as process
 from services.agent.process.accounts import NoAccount, account_of
 from services.agent.process.replicas import is_name
 from services.agent.run_files import RunFiles
+from tenure.domain.host import CPU
 from tenure.domain.ids import HostId, JobId
 from tenure.domain.job import ReplicaPlace
 from tenure.domain.units import Millis
@@ -87,7 +88,7 @@ class Starting:
         unfit = _unfit(place, gpus)
         if gpus is None or unfit:
             return self.never(place, error=unfit, lost=True)
-        devices = tuple(gpus[index].device for index in place.gpus)
+        devices = tuple(gpus[index].device for index in place.gpus if gpus[index].type != CPU) or NO_DEVICES
         launched = await self._launched(assigned, place, checkpoint_dir, account, devices)
         if isinstance(launched, process.LaunchFailed):
             return ReplicaExit(replica=place.replica, host=place.host, at=launched.at, error=launched.problem)

@@ -77,8 +77,8 @@ class Machine:
 
     @property
     def real_hosts(self) -> tuple[HostId, ...]:
-        """This machine, if its own GPUs are used: its agent speaks for nothing else."""
-        return (HostId(socket.gethostname()),) if self.provider == "nvidia" else ()
+        """This machine, if its own GPUs, or its CPUs, are used: its agent speaks for nothing else."""
+        return (HostId(socket.gethostname()),) if self.provider in ("nvidia", "cpus") else ()
 
     @property
     def reader_key_file(self) -> Path:

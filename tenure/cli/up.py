@@ -48,7 +48,7 @@ def up(
     ] = "",
     provider: Annotated[
         str,
-        typer.Option("--provider", help="GPUs: virtual, or nvidia for real ones.", show_default="virtual"),
+        typer.Option("--provider", help="GPUs: virtual, nvidia for real ones; or cpus.", show_default="virtual"),
     ] = "",
     settings: Annotated[
         list[str] | None,

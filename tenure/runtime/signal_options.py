@@ -21,6 +21,8 @@ INTERVALS: Mapping[str, Millis | None] = {
     "dcgm": None,
 }
 """Each source and how often it is read on a real host; None: only if the configuration says how often."""
+OF_GPUS = ("nvml", "fabric")
+"""Those that ask the driver of GPUs, or the manager of their switches."""
 SIGNALS = "signals"
 READABLE = ("dcgm-diag", "dcgm-policy", "gpu-burn", "nvidia-smi", "nvidia-smi-csv", "nvidia-smi-q", "nvlink")
 """Tools whose output a check can have read, instead of going by its exit code."""
@@ -67,12 +69,15 @@ class SignalOptions:
 _CHECK_KEYS = ("name", "command", "every", "limit", "reads")
 
 
-def build_signal_options(values: Mapping[str, object], *, real_host: bool) -> SignalOptions:
+def build_signal_options(values: Mapping[str, object], *, real_host: bool, has_gpus: bool = True) -> SignalOptions:
     """The options with `values` over the defaults. Raises `Refusal`.
 
-    On a real host the sources of `INTERVALS` are read; for made-up hosts only those that `values` names.
+    On a real host the sources of `INTERVALS` are read, without GPUs not those of GPUs; for made-up hosts only those
+    that `values` names.
     """
     every_ms = {name: length for name, length in INTERVALS.items() if length is not None} if real_host else {}
+    for name in () if has_gpus else OF_GPUS:
+        every_ms.pop(name, None)
     chosen: dict[str, object] = {}
     for key, value in values.items():
         if key not in READERS:

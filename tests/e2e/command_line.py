@@ -50,7 +50,7 @@ class CommandLine:
             options = ("--listen", listen, *options)
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [TENURE, "up", "--data", str(self.data), "--hosts", self.hosts, *options],
+                [TENURE, "up", "--data", str(self.data), *(["--hosts", self.hosts] if self.hosts else []), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from tenure.domain.policy import KNOBS, MAPPINGS, Policy, in_words, spoken
+from tenure.domain.shape import GPUS_PER_HOST_MAX
 from tenure.log.options import INSECURE, LOG_OPTIONS, URL
 from tenure.runtime.settings.kinds import (
     ADDRESS,
@@ -152,8 +153,8 @@ _AGENT = (
     ),
     Setting(
         path="agent.provider",
-        kind=choice("virtual", "nvidia"),
-        what="where GPUs come from",
+        kind=choice("virtual", "nvidia", "cpus"),
+        what="where GPUs come from; cpus: a real host that counts CPUs instead",
         default="virtual",
         flag="--provider",
         roles=("agent", "up"),
@@ -162,15 +163,32 @@ _AGENT = (
         path="agent.host",
         example="h000",
         kind=TEXT,
-        what="name of this host (provider nvidia)",
+        what="name of this host (a real one)",
         default_in_words="the machine's",
         flag="--host",
         roles=("agent",),
     ),
     Setting(
+        path="agent.host_cluster",
+        example="dev",
+        kind=TEXT,
+        what="its cluster of hosts",
+        default_in_words="the type of its GPUs",
+        flag="--host-cluster",
+        roles=("agent",),
+    ),
+    Setting(
+        path="agent.cpus",
+        kind=number(1, GPUS_PER_HOST_MAX, example="16"),
+        what="CPUs that it counts (provider cpus)",
+        default_in_words=f"the machine's, at most {GPUS_PER_HOST_MAX}",
+        flag="--cpus",
+        roles=("agent",),
+    ),
+    Setting(
         path="agent.block",
         kind=TEXT,
-        what="its block, such as rack1 or row1/rack1 (provider nvidia)",
+        what="its block, such as rack1 or row1/rack1",
         default="b0",
         flag="--block",
         roles=("agent",),
@@ -178,7 +196,7 @@ _AGENT = (
     Setting(
         path="agent.address",
         kind=TEXT,
-        what="where other hosts reach this one (provider nvidia)",
+        what="where other hosts reach this one",
         default="127.0.0.1",
         flag="--address",
         roles=("agent",),
@@ -212,7 +230,7 @@ _AGENT = (
         path="agent.run_as",
         kind=choice("submitter", "agent"),
         what="whose processes jobs are",
-        default_in_words="their submitter's with provider nvidia for root, else the agent's",
+        default_in_words="their submitter's on a real host for root, else the agent's",
         flag="--run-as",
         roles=("agent",),
     ),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from services.agent.environment import RESERVED, RunContext, replica_environment
+from services.agent.environment import NO_DEVICES, RESERVED, RunContext, replica_environment
 from tenure.domain.ids import BudgetPath, JobId, RunId
 
 CONTEXT = RunContext(
@@ -76,3 +76,8 @@ def test_an_unallocated_run_is_never_protected():
     unallocated = replace(CONTEXT, min_runtime_ms=0)
     environment = replica_environment(unallocated, user={}, inherited={})
     assert (environment["TENURE_MIN_RUNTIME_S"], environment["TENURE_PROTECTED_UNTIL"]) == ("0", "")
+
+
+def test_a_replica_on_cpus_sees_no_gpu():
+    environment = replica_environment(replace(CONTEXT, devices=NO_DEVICES), user={}, inherited=AGENT)
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""

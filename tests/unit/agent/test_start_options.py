@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from services.agent.process import cgroups
+from services.agent.shell import make_hosts
 from services.agent.start_options import start_rules
 from services.agent.starting import Rules
+from tenure.domain.host import HostSpec
 from tenure.domain.refusal import Refusal
 from tenure.runtime.run_signing import make_signing_keys
 from tenure.runtime.service import argument_parser, make_service
+from tenure.runtime.signal_options import build_signal_options
 
 
 def rules(tmp_path: Path, *options: str, provider: str = "virtual", url: str = "nats://127.0.0.1:1") -> Rules:
@@ -63,3 +66,22 @@ def test_limits_are_per_replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     given = rules(tmp_path, "--memory-per-gpu", "120G", "--pids-max", "4096")
     assert (given.memory_per_gpu_bytes, given.pids_max) == (120 << 30, 4096)
     assert given.cgroups.endswith("/True")
+
+
+def hosts_of(*options: str) -> tuple[HostSpec, ...]:
+    parser = argument_parser("agent", "An agent.")
+    given = ["--nats", "nats://127.0.0.1:1", "--data", "x", "--host", "dev7", *options]
+    return make_hosts(make_service("agent", parser.parse_args(given)).arguments)[1]
+
+
+def test_a_real_host_may_count_its_cpus_and_looks_for_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (host,) = hosts_of("--provider", "cpus", "--cpus", "16", "--host-cluster", "dev", "--address", "10.0.0.7")
+    assert (host.host, host.gpus, host.gpu_type, host.cluster, host.address) == ("dev7", 16, "CPU", "dev", "10.0.0.7")
+    monkeypatch.setattr(os, "cpu_count", lambda: 96)
+    (host,) = hosts_of("--provider", "cpus")
+    assert (host.gpus, host.cluster) == (64, "CPU"), "at most 64: one counts for several there"
+    read = build_signal_options({}, real_host=True, has_gpus=False).every_ms
+    assert "kernel" in read and "nvml" not in read and "fabric" not in read
+    monkeypatch.setattr(cgroups, "parent_for", lambda name, *, limits: "/group")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert rules(tmp_path, provider="cpus").as_submitter, "as on any real host"
