@@ -15,7 +15,7 @@ BY_LEAF = f"""
     FROM
     (
         SELECT path, sum(entitlement_gpu_ms) AS entitlement, sum(demand_gpu_ms) AS demand, sum(owed_gpu_ms) AS owed
-        FROM owed_hourly({WINDOW})
+        FROM owed_account_hourly({WINDOW})
         GROUP BY path
     ) AS owed
     LEFT JOIN
@@ -24,7 +24,7 @@ BY_LEAF = f"""
             budget,
             sumIf(gpu_ms, charged) AS delivered,
             sumIf(gpu_ms, NOT charged) AS unallocated
-        FROM window_usage({WINDOW})
+        FROM window_usage_account({WINDOW})
         GROUP BY budget
     ) AS got ON got.budget = owed.path
     WHERE {PATH}
@@ -130,10 +130,10 @@ FROM
         owed.path AS path,
         sum(owed.owed_gpu_ms) AS owed,
         toFloat64(sum(got.charged_gpu_ms)) AS delivered
-    FROM owed_hourly({WINDOW}) AS owed
+    FROM owed_account_hourly({WINDOW}) AS owed
     LEFT JOIN
     (
-        SELECT hour, budget, sum(charged_gpu_ms) AS charged_gpu_ms FROM held_hourly({WINDOW}) GROUP BY hour, budget
+        SELECT hour, budget, charged_gpu_ms FROM charged_account_hourly({WINDOW})
     ) AS got ON got.hour = owed.hour AND got.budget = owed.path
     WHERE {PATH}
     GROUP BY time, path

@@ -1,11 +1,14 @@
-"""Owed and delivered per budget over any stretch of time (P1, P2; `owed` and `delivered` of the glossary)."""
+"""Owed and delivered per budget over any stretch of time (P1, P2; `owed` and `delivered` of the glossary).
+
+Where GPU types have exchange rates all of it is in the unit of account.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from clickhouse_connect.driver import Client
 
-from tenure.clickhouse.window import read_window
+from tenure.clickhouse.window import read_account
 from tenure.domain.ids import BudgetPath
 from tenure.domain.tree import lineage
 from tenure.domain.units import GpuMillis, Millis
@@ -45,7 +48,7 @@ def budget_report(client: Client, since_ms: Millis, until_ms: Millis, path: str 
     for budget, entitlement, owed in client.query(_OWED, window).result_rows:
         add(budget, "entitlement_gpu_ms", round(entitlement))
         add(budget, "owed_gpu_ms", round(owed))
-    for usage in read_window(client, since_ms, until_ms):
+    for usage in read_account(client, since_ms, until_ms):
         add(usage.budget, "delivered_gpu_ms", usage.charged_gpu_ms)
         add(usage.budget, "unallocated_gpu_ms", usage.unallocated_gpu_ms)
         add(usage.budget, "refunded_gpu_ms", usage.refunded_gpu_ms)
@@ -61,7 +64,7 @@ def budget_report(client: Client, since_ms: Millis, until_ms: Millis, path: str 
 
 _OWED = """
 SELECT path, sum(entitlement_gpu_ms), sum(owed_gpu_ms)
-FROM owed_hourly(since_ms = {s:Int64}, until_ms = {u:Int64})
+FROM owed_account_hourly(since_ms = {s:Int64}, until_ms = {u:Int64})
 GROUP BY path
 """
 _TREE = """

@@ -29,6 +29,11 @@ def read_window(client: Client, since_ms: Millis, until_ms: Millis) -> list[Usag
     return _usages(client.query(_WINDOW, {"s": since_ms, "u": until_ms}).result_rows)
 
 
+def read_account(client: Client, since_ms: Millis, until_ms: Millis) -> list[Usage]:
+    """The same in the unit of account: every hour of a GPU type at the rate that it had then."""
+    return _usages(client.query(_ACCOUNT, {"s": since_ms, "u": until_ms}).result_rows)
+
+
 def read_window_at(client: Client, since_ms: Millis, until_ms: Millis, *, position: Position) -> list[Usage]:
     """The same by the facts up to `position` only, whatever is being written meanwhile.
 
@@ -48,6 +53,7 @@ _WINDOW = """
 SELECT budget, user, charged, gpu_ms, refunded_gpu_ms
 FROM window_usage(since_ms = {s:Int64}, until_ms = {u:Int64})
 """
+_ACCOUNT = _WINDOW.replace("window_usage(", "window_usage_account(")
 _CLEAN_HOURS = """
 SELECT
     budget, user, charged,

@@ -91,7 +91,7 @@ def month(days: int = DAYS) -> Lab:
     )
     simulated = simulation.run(days * DAY)
     told = [entry.fact for entry in simulated]
-    said = sorted([*told, *_reports(told, until=days * DAY), *_leads(days)], key=lambda fact: fact.at)
+    said = sorted([*told, *reports(told, until=days * DAY), *_leads(days)], key=lambda fact: fact.at)
     recorded = [
         Recorded(Position(at), msgspec.structs.replace(moved(taking_time(fact)), id=FactId(f"f{at}"), cluster=CLUSTER))
         for at, fact in enumerate(said, start=1)
@@ -188,7 +188,7 @@ def _faults(hosts: Sequence[HostSpec], *, days: int) -> list[Fault]:
     return faults
 
 
-def _reports(told: Iterable[Fact], *, until: Millis) -> Iterator[Heartbeat]:
+def reports(told: Iterable[Fact], *, until: Millis) -> Iterator[Heartbeat]:
     """One heartbeat an hour with what each replica held in it, and how busy that was."""
     assigned: dict[RunId, RunAssigned] = {}
     since: dict[tuple[RunId, int], Millis] = {}

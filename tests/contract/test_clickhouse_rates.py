@@ -1,0 +1,131 @@
+"""Budget reports in the unit of account on a real engine, against the simulator's, which shares no code with them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from clickhouse_connect.driver import Client
+
+from simulator.agents import Work
+from simulator.report import build_report
+from tenure.clickhouse.report import budget_report
+from tenure.clickhouse.window import read_account, read_window
+from tenure.domain.ids import FactId, Position
+from tenure.domain.units import HOUR, MINUTE, SECOND
+from tenure.events.fact import Recorded
+from tenure.events.policy import PolicyChanged
+from tests.contract.dashboards.month import reports
+from tests.contract.own_clickhouse import clickhouse, client
+from tests.contract.test_clickhouse_schema import write
+from tests.scenario.script import script_to_world
+
+__all__ = ["clickhouse", "client"]
+
+SCRIPT: dict[str, Any] = {
+    "why": "Three clusters, rates that change, a lost host.",
+    "given": {
+        "hosts": [
+            {"name": "h100", "hosts": 2, "gpus_per_host": 8, "gpu_type": "H100"},
+            {"name": "b200", "hosts": 2, "gpus_per_host": 8, "gpu_type": "B200"},
+            {"name": "dev", "hosts": 1, "cpus_per_host": 16},
+        ],
+        "budgets": {"a": {"share": 50}, "b": {"share": 30}, "c": {"share": 20}},
+        "policy": {"lookback": "8h"},
+    },
+    "when": [
+        {"at": "0s", "policy": {"rates": {"B200": 2.5, "CPU": 0.05}}},
+        {
+            "at": "1m",
+            "submit": "dear",
+            "budget": "a",
+            "gpus": 8,
+            "gpu_type": "B200",
+            "min_runtime": "4h",
+            "runs_for": "4h",
+        },
+        {"at": "2m", "submit": "any", "budget": "b", "gpus": 8, "min_runtime": "2h", "runs_for": "3h"},
+        {
+            "at": "3m",
+            "submit": "lost",
+            "budget": "b",
+            "gpus": 8,
+            "cluster": "b200",
+            "min_runtime": "2h",
+            "runs_for": "9h",
+        },
+        {
+            "at": "4m",
+            "submit": "session",
+            "budget": "c",
+            "gpus": 12,
+            "gpu_type": "CPU",
+            "min_runtime": "2h",
+            "runs_for": "3h",
+        },
+        {
+            "at": "5m",
+            "submit": "waits",
+            "budget": "c",
+            "gpus": 8,
+            "cluster": "b200",
+            "min_runtime": "1h",
+            "runs_for": "1h",
+        },
+        {"at": "10m", "submit": "free", "budget": "c", "gpus": 4, "min_runtime": "0s", "runs_for": "2h"},
+        {"at": "85m", "policy": {"rates": {"B200": 4, "CPU": 0.05}}},
+        {
+            "at": "100m",
+            "signal": "b200-h001",
+            "source": "kernel",
+            "device": "gpu3",
+            "code": "xid_79",
+            "severity": "fatal",
+        },
+    ],
+    "until": "6h",
+    "then": [],
+}
+
+
+def reported(recorded: Sequence[Recorded]) -> list[Recorded]:
+    """The log with what agents report of it, which simulated ones do not."""
+    beats = reports([entry.fact for entry in recorded], until=6 * HOUR)
+    last = recorded[-1].position
+    named = [msgspec.structs.replace(beat, id=FactId(f"beat-{number}")) for number, beat in enumerate(beats)]
+    return [*recorded, *(Recorded(Position(last + 1 + number), beat) for number, beat in enumerate(named))]
+
+
+@pytest.mark.parametrize(("since", "until"), [(0, 6 * HOUR), (20 * MINUTE, 110 * MINUTE), (HOUR, 3 * HOUR)])
+def test_owed_and_delivered_are_those_of_the_simulator(client: Client, since: int, until: int) -> None:
+    world = script_to_world(SCRIPT)
+    write(client, reported(world.recorded), size=200)
+    report = build_report(
+        world.recorded,
+        policy_name="fair",
+        kinds={},
+        start=since,
+        end=until,
+        lookback_ms=HOUR,
+        wall_seconds=0,
+        work=Work(),
+    )
+    rows = {str(row.path): row for row in budget_report(client, since, until)}
+    for leaf in report.delivered.budgets:
+        row = rows[str(leaf.path)]
+        assert row.owed_gpu_ms / HOUR == pytest.approx(leaf.owed_gpu_hours, abs=1e-6), leaf.path
+        # hosts tell what they hold; the simulator takes it to be from a run's start to its end
+        assert row.delivered_gpu_ms / HOUR == pytest.approx(leaf.delivered_gpu_hours, abs=8 * SECOND / HOUR), leaf.path
+    dear = rows["a"].delivered_gpu_ms / HOUR
+    if (since, until) == (0, 6 * HOUR):  # 8 B200 from 0:01 to 4:01: at 2.5 until two o'clock, then at 4
+        assert dear == pytest.approx(8 * (119 / 60 * 2.5 + 121 / 60 * 4), abs=0.01)
+
+
+def test_without_rates_the_unit_is_a_gpu_hour(client: Client) -> None:
+    plain = {**SCRIPT, "when": [step for step in SCRIPT["when"] if "policy" not in step]}
+    world = script_to_world(plain)
+    assert not any(isinstance(entry.fact, PolicyChanged) for entry in world.recorded)
+    write(client, reported(world.recorded), size=200)
+    for window in ((0, 6 * HOUR), (20 * MINUTE, 110 * MINUTE)):
+        assert read_account(client, *window) == read_window(client, *window) != []
+    assert client.query("SELECT count() FROM rate_eras").result_rows == [(0,)]
