@@ -18,7 +18,7 @@ from services.gateway.policy.resubmission import body_of
 from services.gateway.policy.transitions import finished_state, next_state
 from services.gateway.reasons_in_words import BY_AUTOMATION, say_why
 from services.gateway.state import POLICIES_KEPT, Ranking, State
-from tenure.domain.host import HostState
+from tenure.domain.host import CPU, HostState
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import JobSpec
 from tenure.domain.reasons import Reason
@@ -140,6 +140,8 @@ def _run_assigned(state: State, fact: RunAssigned) -> None:
         if host in state.hosts:
             state.hosts[host].runs[fact.run] = gpus
             state.changed[host] = None
+        if entry.spec.gpu_type == CPU:  # no GPUs: the sums of budgets and of the cluster are of those
+            continue
         if run.allocated:
             held.allocated += gpus
         else:
@@ -192,6 +194,8 @@ def _run_ended(state: State, fact: RunEnded) -> None:
             state.hosts[host].runs.pop(fact.run, None)
             state.hosts[host].overdue.pop(fact.run, None)
             state.changed[host] = None
+        if entry.spec.gpu_type == CPU:  # no GPUs: the sums of budgets and of the cluster are of those
+            continue
         if run.allocated:
             held.allocated -= gpus
         else:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from services.gateway.reasons_in_words import say_instant, say_why
-from tenure.domain.host import RepairStep
+from tenure.domain.host import CPU, RepairStep
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import Placement, Topology, gpus_by_host
 from tenure.domain.nearest import listed
@@ -74,7 +74,9 @@ def _submitted(fact: JobSubmitted) -> str:
     spec = fact.spec
     contract = f"protected for {format_duration(spec.min_runtime_ms)}" if spec.allocated else "unallocated"
     resumable = ", resumable" if spec.resumable else ""
-    gang = _gang(spec.replicas, spec.gpus_per_replica) + (f" {spec.gpu_type}" if spec.gpu_type else "")
+    of_cpus = spec.gpu_type == CPU
+    gang = _gang(spec.replicas, spec.gpus_per_replica, unit=CPU if of_cpus else "GPU")
+    gang += f" {spec.gpu_type}" if spec.gpu_type and not of_cpus else ""
     near = "" if spec.topology is Topology.ANY else f", {spec.topology}"
     near += f", in cluster {spec.cluster}" if spec.cluster else ""
     where = f", on {listed(spec.hosts)} only" if spec.hosts else ""
@@ -82,8 +84,8 @@ def _submitted(fact: JobSubmitted) -> str:
     return f"{spec.user} asked {spec.budget} for {gang}{near}{where}: {contract}{resumable}."
 
 
-def _gang(replicas: int, gpus: int) -> str:
-    each = _count(gpus, "GPU")
+def _gang(replicas: int, gpus: int, *, unit: str = "GPU") -> str:
+    each = _count(gpus, unit)
     return each if replicas == 1 else f"{replicas} replicas of {each}"
 
 

@@ -14,6 +14,7 @@ from tenure.cli.connection import caller, connect
 from tenure.cli.options import JOBS, JobArgument, Json
 from tenure.cli.queue import STATE_STYLES
 from tenure.cli.terminal import Cell, Column, Table, cell, clean, print_json, print_table, say
+from tenure.domain.host import CPU
 from tenure.sdk.errors import ServerRefused
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _show(job: "jobs_pb2.Job", *, as_json: bool) -> None:
         ("Name", spec.name),
         ("Budget", spec.budget),
         ("User", spec.user),
-        ("GPUs", shape + (f" {spec.gpu_type}" if spec.gpu_type else "")),
+        ("CPUs", shape) if spec.gpu_type == CPU else ("GPUs", f"{shape} {spec.gpu_type}".rstrip()),
         ("Cluster", spec.cluster or None),
         ("Topology", spec.topology if spec.topology not in ("", "any") else None),
         ("Only on", ", ".join(spec.hosts) or None),

@@ -35,6 +35,9 @@ def test_a_process_runs_on_cpus_and_sees_no_gpu(system: CommandLine) -> None:
     shown = system.json("job", job)
     assert (shown["cluster"], shown["gpu_type"]) == ("dev", "CPU")
     assert shown["runs"][0]["hosts"] == {"dev-h000": list(range(12))}
+    assert "asked default for 12 CPUs, in cluster dev" in system.ask("why", job)
+    assert "CPUs" in system.ask("job", job)
+    assert system.json("queue")["cluster"]["gpus"] == 12, "CPUs are no GPUs"
 
 
 def test_a_cluster_a_type_or_any(system: CommandLine) -> None:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from services.gateway.entries import JobEntry
 from services.gateway.policy.totals import RUNNING
 from services.gateway.state import WAITING, State
-from tenure.domain.host import EMPTIED, HostState
+from tenure.domain.host import CPU, EMPTIED, HostState
 from tenure.domain.ids import HostId, RunId
 from tenure.domain.job import JobSpec
 from tenure.domain.policy import Policy
@@ -95,8 +95,8 @@ def started(state: State, *, after: Millis) -> Started:
 
 
 def gpus_of(state: State) -> int:
-    """GPUs of all registered hosts."""
-    return sum(host.spec.gpus for host in state.hosts.values())
+    """GPUs of all registered hosts; CPUs are none."""
+    return sum(host.spec.gpus for host in state.hosts.values() if host.spec.gpu_type != CPU)
 
 
 def silent_hosts(state: State, *, seen: Mapping[HostId, Millis], now: Millis, policy: Policy) -> Sequence[HostId]:

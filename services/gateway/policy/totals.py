@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from services.gateway.state import State
+from tenure.domain.host import CPU
 from tenure.domain.ids import BudgetPath
 from tenure.domain.reasons import JobState
 from tenure.domain.tree import lineage
@@ -23,7 +24,7 @@ class BudgetTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterTotal:
-    """GPUs of all registered hosts; `available` may be used, `free` of those hold no run."""
+    """GPUs of all registered hosts, CPUs not counted; `available` may be used, `free` of those hold no run."""
 
     gpus: int
     available: int
@@ -57,8 +58,8 @@ def budgets_in_use(state: State) -> list[BudgetPath]:
 
 
 def cluster_total(state: State) -> ClusterTotal:
-    """The sums over all hosts."""
-    hosts = state.hosts.values()
+    """The sums over all hosts with GPUs."""
+    hosts = [host for host in state.hosts.values() if host.spec.gpu_type != CPU]
     return ClusterTotal(
         gpus=sum(host.spec.gpus for host in hosts),
         available=sum(host.available for host in hosts),
