@@ -1,6 +1,7 @@
 """Two clusters of different GPUs and one that counts CPUs, one budget tree, exchange rates: all of it for real."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,10 @@ def test_a_process_runs_on_cpus_and_sees_no_gpu(system: CommandLine) -> None:
     assert system.json("queue")["cluster"]["gpus"] == 12, "CPUs are no GPUs"
 
 
+def is_running(system: CommandLine, job: str) -> bool:
+    return system.state(job) == "running"
+
+
 def test_a_cluster_a_type_or_any(system: CommandLine) -> None:
     """Any is placed once, on the cheaper of two that are free."""
     jobs = {
@@ -47,7 +52,7 @@ def test_a_cluster_a_type_or_any(system: CommandLine) -> None:
         "h100-h000": system.submit("--gpu-type", "any", "--cluster", "any", "--", "sleep", "60", gpus=4),
     }
     for host, job in jobs.items():
-        until(lambda job=job: system.state(job) == "running", f"{job} to run")
+        until(partial(is_running, system, job), f"{job} to run")
         (run,) = system.json("job", job)["runs"]
         assert list(run["hosts"]) == [host]
         system.ask("cancel", job)
