@@ -6,7 +6,8 @@ protected runs, 10,000 gangs are queued, and a process submits at a steady rate:
 the rest are blocked and cancelled later. A real agent of two hosts runs real processes: the probe, a job of its own
 every ten seconds, is timed from Submit to its first instruction.
 
-In between 10,000 facts a second come for ten seconds (`burst`), and at the end every role is killed and started again.
+Then other figures of the path are taken again, 10,000 facts a second come for ten seconds (`burst`), and at the end
+every role and the log's server are killed and started again.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from tenure.sdk.errors import ServerError
 from tenure.v1.budgets_pb2 import Budget
 from tests.bench.heartbeats import cpu_s
 from tests.bench.load import counted
-from tests.bench.path import gang, percentiles, spec
+from tests.bench.path import gang, percentiles, spec, submit_rate
 from tests.e2e.roles import DECIDERS, Roles
 from tests.integration.faults.lab import free_ports
 from tests.simulation.whole.machine import Work
@@ -45,7 +46,7 @@ TREE = {"a": 40, "b": 40, "c": 20, "c/x": 50, "c/y": 50}
 BACKLOG, PROBE_EVERY_S, SAMPLE_EVERY_S = 500, 10.0, 5.0
 USERS = ",".join(f"u{number}" for number in range(20))
 BURST_PER_S, BURST_S, BATCH = 10_000, 10, 1_000
-RUNS_FOR_MS, HOLDS_MS = 10_000, 8 * 3_600_000
+RUNS_FOR_MS, HOLDS_MS, SHORT = 10_000, 8 * 3_600_000, 1_000
 PROBE_HOSTS = """clusters:
 - name: main
   hosts: [{name: probe-0, gpus: 8, gpu_type: H100}, {name: probe-1, gpus: 8, gpu_type: H100}]
@@ -84,8 +85,10 @@ def measure(roles: Roles, folder: Path, asked: argparse.Namespace) -> dict[str, 
         told = folder / "acknowledged"
         caller = calling(stack, address, told, rate=asked.rate, seconds=asked.seconds)
         steady = watch(roles, client, watched, caller, folder=folder, seconds=asked.seconds)
+        say("submissions in parcels, and as many as can be")
+        figures: dict[str, object] = {"steady": steady, "path": path(roles, client, address)}
         say("a burst")
-        figures: dict[str, object] = {"steady": steady, "burst": burst(roles)}
+        figures["burst"] = burst(roles)
         say("everything is killed")
         figures["restart"] = restart(roles, client, folder, address=address)
         say("counting")
@@ -218,6 +221,23 @@ def watch(
         "facts_per_s": round((positions(roles) - head) / took, 1),
         "rows_per_s": round((events(roles) - rows) / took, 1),
         "seconds": round(min(took, seconds)),
+    }
+
+
+def path(roles: Roles, client: Client, address: str) -> dict[str, object]:
+    """Further figures of `tests.bench.path`, here: jobs that end at once, a batch, and callers without pause."""
+    done = client.jobs(limit=1).counts.get("completed", 0)
+    began = time.monotonic()
+    client.submit_batch([spec("a", work(0), seconds=60)] * SHORT)
+    wait_for(roles, client, "completed", done + SHORT)
+    short_s = time.monotonic() - began
+    jobs = [spec("b", work(0), gpus=GPUS, replicas=128) for _ in range(10_000)]
+    batch_ms = timed_ms(lambda: client.submit_batch(jobs))
+    return {
+        "short_jobs_per_s": round(SHORT / short_s, 1),
+        "batch_of_10000_s": round(batch_ms / 1000, 2),
+        "accepted_per_s_with_queued": submit_rate(address),
+        "queued": client.jobs(limit=1).counts.get("queued", 0),
     }
 
 

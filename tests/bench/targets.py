@@ -68,6 +68,7 @@ MONTHS = {
 
 CRASHES = "100 random `kill -9` points on real parts under load"
 LOAD = "200 submissions a second for 10 minutes"
+SCALE = "1,000 agents, 10,000 queued, 50 submissions a second for 30 minutes"
 OVERLOAD = "one user submits 2,000 a second"
 
 
@@ -86,6 +87,22 @@ def _of_faults_on_real_parts() -> Iterator[Target]:
         yield Target(f"load.{group}.held_jobs_untouched", f"{load}: untouched of 64 jobs", 64, "jobs", least=True)
         yield Target(f"load.{group}.processes_that_died", f"{load}: processes that died", 0, "")
     yield Target("load.overload.somebody_else_turned_away", f"{OVERLOAD}: others turned away", 0, "jobs")
+
+
+def _of_scale() -> Iterator[Target]:
+    """Twice what `path` is to reach."""
+    for figure, what, limit, unit, least in (
+        ("steady.submit_to_first_instruction_ms.p50", "submit to the first instruction: p50", 400, "ms", False),
+        ("steady.submit_to_first_instruction_ms.p99", "submit to the first instruction: p99", 2_000, "ms", False),
+        ("path.short_jobs_per_s", "1,000 jobs that end at once", 50, "jobs/s", True),
+        ("path.batch_of_10000_s", "10,000 jobs in one call", 2, "s", False),
+        ("path.accepted_per_s_with_queued", "gRPC Submit by 16 callers", 250, "jobs/s", True),
+        ("burst.all_in_clickhouse_after_s", "100,000 facts in 10 s, then all in ClickHouse after", 1, "s", False),
+        ("restart.first_answer_s", "`kill -9` of all roles and the log's server: first answer", 4.8, "s", False),
+        ("restart.first_start_s", "`kill -9` of all: a new job's first instruction", 10, "s", False),
+        ("left.acknowledged_lost", "acknowledged submissions lost", 0, "", False),
+    ):
+        yield Target(f"scale.{figure}", f"{SCALE}: {what}", limit, unit, least=least)
 
 
 def _of_months() -> tuple[Target, ...]:
@@ -199,6 +216,7 @@ TARGETS = (
     *_of_months(),
     *_of_faults(),
     *_of_faults_on_real_parts(),
+    *_of_scale(),
     Target(
         "heartbeats.live_percent_of_a_core.control_plane",
         "heartbeats of 1,000 hosts, one each 5 s, in all roles: read, decoded, folded, decided on, kept for ClickHouse",
