@@ -110,6 +110,14 @@ class Access:
         return options
 
 
+def _is_worth_saying(record: logging.LogRecord) -> bool:
+    """What asyncio says at the end of each connection that nats-py has turned into an encrypted one means nothing."""
+    return "eof_received() has no effect" not in str(record.msg)
+
+
+logging.getLogger("asyncio").addFilter(_is_worth_saying)
+
+
 class SafeClient(Client):
     """A client that leaves a server which does not encrypt, where that was asked for: nats-py alone would stay."""
 

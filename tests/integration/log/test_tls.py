@@ -101,6 +101,15 @@ def refused(server: NatsServer, tls: Tls | None, *, scheme: str = "tls") -> str:
     return str(trouble.value)
 
 
+def test_an_encrypted_connection_ends_without_a_warning(
+    tmp_path: Path, ours: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    for server in serving(tmp_path, ours, address="127.0.0.1", wants_ours=False):
+        with caplog.at_level("WARNING"):
+            connect(server, Tls(ca=ours.file))
+    assert not caplog.records
+
+
 def test_a_role_with_a_certificate_is_let_in(server: NatsServer, ours: Authority) -> None:
     certificate, key = ours.sign("placer", "127.0.0.1")
     connect(server, Tls(ca=ours.file, certificate=certificate, key=key))
