@@ -18,6 +18,7 @@ from tenure.clickhouse.migrate import MIGRATIONS, migrate, read_migrations
 from tenure.clickhouse.replicated import on_cluster
 from tenure.domain.refusal import Refusal
 from tests.contract.own_clickhouse import clickhouse, client
+from tests.e2e.roles import Roles
 
 __all__ = ["clickhouse", "client"]
 
@@ -89,6 +90,13 @@ def test_one_server_is_no_cluster(client: Client) -> None:
     with pytest.raises(Refusal, match="database tenure: its tables are not replicated"):
         migrate(client, cluster="lab")
     assert migrate(client) == []
+
+
+def test_a_journal_that_is_told_of_a_cluster_which_is_none_says_so_and_ends(tmp_path: Path) -> None:
+    with Roles(tmp_path, knobs=()) as roles:
+        roles.start("journal", "--clickhouse-cluster", "lab", status=1)
+        assert roles.until(lambda: roles.processes["journal"].poll(), what="the journal to end", timeout_s=60) == 1
+        assert "--clickhouse-cluster: the server knows no cluster 'lab'" in roles.said("journal")
 
 
 def test_what_one_server_has_can_be_made_on_another_in_the_order_of_the_handbook(client: Client) -> None:
