@@ -323,9 +323,13 @@ def check_policy(policy: Policy) -> None:
     for gpu_type, milli in policy.rates_milli.items():
         check_rate(gpu_type, milli)
     for cluster, values in policy.clusters.items():
+        check_word(cluster, field=CLUSTERS)
         for name, value in values.items():
             if name not in OF_CLUSTER:
                 raise unknown_key(spoken(name), known=map(spoken, OF_CLUSTER), where=f"{CLUSTERS}.{cluster}")
+            if isinstance(KNOBS[name].least, int) and not isinstance(value, int):
+                field_ = f"{CLUSTERS}.{cluster}.{spoken(name)}"
+                raise Refusal(field=field_, problem=f"{value} is not whole", fix=f"give {range_in_words(name)}")
             check_knob(name, value)
 
 

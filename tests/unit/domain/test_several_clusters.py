@@ -86,6 +86,8 @@ def test_differences_between_policies_are_named_entry_by_entry() -> None:
         (Policy(rates_milli={"B 200": 1}), "rates: 'B 200' is not a usable name"),
         (Policy(clusters={"dev": {"ratio_margin": 1}}), "clusters.dev.ratio_margin: unknown key"),
         (Policy(clusters={"dev": {"job_failures": 0}}), "job_failures: 0 is out of range"),
+        (Policy(clusters={"dev": {"host_clear_ms": 1.5}}), "clusters.dev.host_clear: 1.5 is not whole"),
+        (Policy(clusters={"d v": {}}), "clusters: 'd v' is not a usable name"),
     ],
 )
 def test_values_out_of_range_are_refused(policy: Policy, said: str) -> None:
