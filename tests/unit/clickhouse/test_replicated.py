@@ -10,7 +10,7 @@ from tenure.clickhouse.migrate import MIGRATIONS, migrate, read_migrations
 from tenure.clickhouse.replicated import check_cluster, on_cluster
 from tenure.domain.refusal import Refusal
 
-LAST = max(migration.number for migration in read_migrations(MIGRATIONS))
+COUNT = len(list(read_migrations(MIGRATIONS)))
 
 
 class OneOfThem:
@@ -53,7 +53,7 @@ class OneOfThem:
 
 def test_every_server_makes_its_own_tables_and_views() -> None:
     server = OneOfThem()
-    assert len(migrate(cast(Client, server), cluster="lab")) == LAST
+    assert len(migrate(cast(Client, server), cluster="lab")) == COUNT
     for said in server.told:
         itself = said.startswith("INSERT") or (said.startswith("ALTER") and "MODIFY SETTING" not in said)
         assert ("ON CLUSTER `lab`" in said) != itself, said
