@@ -4,11 +4,11 @@ Blocks are paths, the largest first: a host of `row1/rack2` lies in the block `r
 `row1`. Every registered host is counted here, whatever its state; what is free of them is counted by `Pool`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId
-from tenure.domain.job import HostChoice
+from tenure.domain.job import HostChoice, Wanted
 
 PoolName = tuple[str, str]
 """A GPU cluster and a GPU type: a gang lives inside one pool."""
@@ -126,6 +126,8 @@ class Layouts:
         self._layout_of: dict[HostId, Layout] = {}
         self._chosen: dict[tuple[PoolName, HostChoice], Layout] = {}
         """Layouts of hosts by name, made when they are asked for and until a host registers."""
+        self._largest: dict[PoolName, int] = {}
+        """GPUs of each pool's largest host, counted when it is asked for and until a host registers."""
         for spec in hosts:
             self.register(spec)
 
@@ -139,6 +141,20 @@ class Layouts:
         self._layout_of[spec.host] = layout
         self._specs[spec.host] = spec
         self._chosen.clear()
+        self._largest.clear()
+
+    @property
+    def largest_hosts(self) -> Mapping[PoolName, int]:
+        """By pool the GPUs of its largest host."""
+        if not self._largest:
+            for spec in self._specs.values():
+                pool = spec.cluster, spec.gpu_type
+                self._largest[pool] = max(self._largest.get(pool, 0), spec.gpus)
+        return self._largest
+
+    def largest_host(self, wanted: Wanted) -> int:
+        """GPUs of the largest host where a job may lie: who needs more is a gang that needs several."""
+        return max((gpus for pool, gpus in self.largest_hosts.items() if wanted.accepts(pool)), default=0)
 
     def of_choice(self, name: PoolName, choice: HostChoice) -> Layout:
         """How those hosts of a pool lie in blocks that a job may use which names hosts."""

@@ -53,7 +53,6 @@ def _host_registered(state: State, fact: HostRegistered) -> None:
         state.core.hosts[spec.host] = host
         if known is None or known.spec != spec:
             state.layouts.register(spec)
-        state.largest_host = max(state.largest_host, spec.gpus)
         state.refresh(spec.host)
 
 

@@ -98,8 +98,6 @@ class State:
         """Hosts that did not release in time what these runs hold (P7): nothing starts there until they are over."""
         self.reserved: dict[JobId, dict[HostId, int]] = {}
         """By job with a reservation a bit for each GPU that is kept for it, by host."""
-        self.largest_host = max((host.spec.gpus for host in core.hosts.values()), default=0)
-        """GPUs of the largest host: who needs more is a gang that needs several."""
         self.attention: dict[RunId, None] = {}
         """Runs that changed and may need a fact of ours, in that order. Scratch: emptied when none is due."""
         self.cancelled: dict[JobId, None] = {}

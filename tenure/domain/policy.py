@@ -103,7 +103,7 @@ class Policy:
     reservation_depth: Annotated[
         int,
         Knob(
-            what="so many blocked gangs, the first in the order, have a reservation with a latest start (P8)",
+            what="so many blocked gangs of a cluster and GPU type, the first in the order, have a latest start (P8)",
             least=0,
             most=10_000,
         ),

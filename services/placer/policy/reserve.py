@@ -5,7 +5,8 @@ used by unallocated runs and by contracts that end in time. Each run on them is 
 over at the latest start; by what right was decided when the reservation was made, and is not asked again.
 """
 
-from collections.abc import Container, Iterator
+from collections import Counter
+from collections.abc import Collection, Container, Iterator
 
 from services.placer.alike import Line
 from services.placer.core import LOOK_AGAIN_AFTER, Job, Reservation, Run
@@ -51,10 +52,10 @@ def forbidden(state: State, *, job: JobId, spec: JobSpec, now: Millis) -> dict[H
 
 
 def reserve(state: State, now: Millis, *, standings: Standings, policy: Policy) -> Iterator[Fact]:
-    """Timetables for the first blocked gangs in the order that have none, as deep as the policy says. One a decision:
-    the next one sees its hosts taken and its commitment counted. Then better ones, if there are."""
+    """Timetables for the first blocked gangs in the order that have none, as deep in each pool as the policy says. One
+    a decision: the next one sees its hosts taken and its commitment counted. Then better ones, if there are."""
     reservations, line_of = state.core.reservations, state.waiting.line_of
-    gangs = dict.fromkeys(_gangs(state)) if len(reservations) < policy.reservation_depth else {}
+    gangs = dict.fromkeys(_gangs(state, among=_not_full(state, depth=policy.reservation_depth)))
     outlook = Outlook(state, now, standings=standings, policy=policy)
     for job_id in state.core.order if gangs else ():
         line = line_of.get(job_id)
@@ -106,10 +107,20 @@ def _made(job: Job, table: Timetable, now: Millis) -> ReservationMade:
     )
 
 
-def _gangs(state: State) -> Iterator[Line]:
-    """The classes of waiting allocated jobs that need several hosts."""
-    for (_, replicas, gpus, *_), lines in state.waiting.of_shape.items():
-        if replicas * gpus > state.largest_host:
+def _not_full(state: State, *, depth: int) -> list[tuple[str, str]]:
+    """The pools (cluster and type) on which fewer gangs have a reservation than may."""
+    hosts = (state.core.hosts[made.placement[0].host].spec for made in state.core.reservations.values())
+    held = Counter((spec.cluster, spec.gpu_type) for spec in hosts)
+    return [pool for pool in state.layouts.largest_hosts if held[pool] < depth]
+
+
+def _gangs(state: State, *, among: Collection[tuple[str, str]] | None = None) -> Iterator[Line]:
+    """The classes of waiting allocated jobs that need several hosts, of those that may lie in one of these pools."""
+    if among is not None and not among:
+        return
+    for (wanted, replicas, gpus, *_), lines in state.waiting.of_shape.items():
+        lies = among is None or any(wanted.accepts(pool) for pool in among)
+        if lies and replicas * gpus > state.layouts.largest_host(wanted):
             yield from (line for line in lines if line.alike.min_runtime_ms)
 
 

@@ -163,6 +163,7 @@ class _Search:
     def __init__(self, state: State, job: Job, now: Millis, *, standings: Standings, policy: Policy) -> None:
         self._state, self._job, self._now, self._standings, self._policy = state, job, now, standings, policy
         self._by = asking(job.spec)
+        self._largest = state.layouts.largest_host(job.spec.wanted)
 
     def candidates(self, bunches: dict[Key, Bunch]) -> Iterator[Candidate]:
         """The runs of these bunches in the order of `VICTIM_ORDER`, made as they are asked for."""
@@ -198,7 +199,7 @@ class _Search:
             here, together = worth.within(site), site is not pool.layout.root
             if not hurried:
                 return self.choose(here, every, blocked, together=together, looked={})
-            if self._job.spec.gpus <= self._state.largest_host:  # a few of the cheapest often do
+            if self._job.spec.gpus <= self._largest:  # a few of the cheapest often do
                 cheapest = islice(self.candidates(bunches), runs_max)
                 plan = self.choose(here, cheapest, blocked, together=together, looked={})
                 if plan is not None:
@@ -264,7 +265,7 @@ class _Search:
         """
         spec = self._job.spec
         masks = self._state.masks
-        everybody = spec.gpus > self._state.largest_host
+        everybody = spec.gpus > self._largest
         room = _Widening(pool, gpus=spec.gpus_per_replica, blocked=blocked)
         taken: list[Candidate] = []
         for candidate in candidates:
