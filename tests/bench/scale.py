@@ -27,13 +27,13 @@ import psutil
 
 from tenure.domain.ids import FactId, HostId, JobId, RunId
 from tenure.events.fact import Fact
-from tenure.events.reports import CheckpointReported
+from tenure.events.reports import CheckpointReported, Heartbeat, HostBeat, Segment
 from tenure.log.jetstream import JetStreamLog
 from tenure.runtime.nats_server import NatsServer
 from tenure.sdk.client import Client
 from tenure.sdk.errors import ServerError
 from tenure.v1.budgets_pb2 import Budget
-from tests.bench.heartbeats import cpu_s
+from tests.bench.heartbeats import LEAF, USER, cpu_s, now
 from tests.bench.load import counted
 from tests.bench.path import gang, percentiles, spec, submit_rate
 from tests.e2e.roles import DECIDERS, Roles
@@ -287,24 +287,27 @@ def positions(roles: Roles) -> int:
     return asyncio.run(head())
 
 
-def events(roles: Roles, kind: str = "") -> int:
-    """Rows in ClickHouse's table of facts, of one kind or all."""
+def events(roles: Roles, where: str = "1") -> int:
+    """Rows in ClickHouse's table of facts."""
     client = roles.database.client()
-    where = "WHERE kind = {kind:String}" if kind else ""
-    answer = client.query(f"SELECT count() FROM events {where}", {"kind": kind} if kind else None)
+    answer = client.query(f"SELECT count() FROM events WHERE {where}")
     client.close()
     return int(answer.result_rows[0][0])
 
 
+def burst_rows(roles: Roles) -> int:
+    """Those of the burst."""
+    return events(roles, "startsWith(id, 'burst-')")
+
+
 def burst(roles: Roles) -> dict[str, object]:
-    """Facts that mean nothing to anybody, at the rate wanted; and when ClickHouse has all of them."""
-    kind = CheckpointReported.__name__
-    had = events(roles, kind)
+    """Facts at the rate wanted, half of them heartbeats with a run each, of hosts that nobody knows; and when
+    ClickHouse has all of them.
+    """
     took = asyncio.run(_flood(roles.nats_url))
-    in_time = events(roles, kind) - had
+    in_time, wanted = burst_rows(roles), BURST_PER_S * BURST_S
     began = time.monotonic()
-    wanted = BURST_PER_S * BURST_S
-    roles.until(lambda: True if events(roles, kind) - had >= wanted else None, what="the journal", timeout_s=300)
+    roles.until(lambda: True if burst_rows(roles) >= wanted else None, what="the journal", timeout_s=300)
     return {
         "facts": wanted,
         "written_in_s": round(took, 2),
@@ -327,7 +330,12 @@ async def _flood(url: str) -> float:
 
 
 def _nothing(number: int) -> Fact:
-    fact = CheckpointReported(at=1, run=RunId("none.1"), job=JobId("none"), host=HostId("probe-0"))
+    """A fact that changes nothing for anybody."""
+    host, run, job, at = HostId(f"nowhere-{number % 1_000}"), RunId("none.1"), JobId("none"), now()
+    fact: Fact = CheckpointReported(at=at, run=run, job=job, host=host)
+    if number % 2:
+        held = Segment(run=run, job=job, budget=LEAF, user=USER, charged=False, gpus=8, since=at - 5_000, until=at)
+        fact = Heartbeat(at=at, agent=host, hosts=(HostBeat(host=host, gpus=8, runs=(run,), segments=(held,)),))
     return msgspec.structs.replace(fact, id=FactId(f"burst-{number}"), cluster=CLUSTER)
 
 
