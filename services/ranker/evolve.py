@@ -28,7 +28,7 @@ from tenure.events.placing import (
 )
 from tenure.events.policy import PolicyChanged
 from tenure.events.ranking import RankingPublished
-from tenure.events.reports import ReplicasExited, ReplicasStarted
+from tenure.events.reports import HostRegistered, ReplicasExited, ReplicasStarted
 
 FORGET_EVERY = 6 * HOUR
 """How often old steps are dropped, and how much longer than the window they are kept (clocks differ)."""
@@ -82,14 +82,28 @@ def _capacity(state: State, fact: CapacityChanged) -> None:
         state.capacity_since = fact.at
         state.look_every_ms = None
     if fact.gpus > host.gpus_most or fact.gpu_type != host.gpu_type:
-        state.count_gpus(host, -1)
-        is_new = fact.gpu_type not in state.gpus_by_type
-        host.gpus_most, host.gpu_type = max(fact.gpus, host.gpus_most), fact.gpu_type
-        state.count_gpus(host, +1)
-        state.queue.resize(state.gpus_by_type)
-        if is_new and state.policy.rates_milli:  # what jobs of any type commit at most may have grown
-            state.regroup()
+        _repool(state, host, gpus_most=max(fact.gpus, host.gpus_most), gpu_type=fact.gpu_type, cluster=host.cluster)
         state.news_at = state.position
+
+
+def _registered(state: State, fact: HostRegistered) -> None:
+    """Which clusters the hosts are in. What they offer, health says."""
+    for spec in fact.hosts:
+        host = state.hosts.setdefault(spec.host, Host())
+        if spec.cluster != host.cluster:
+            state.news_at = state.position if host.gpus_most else state.news_at
+            _repool(state, host, gpus_most=host.gpus_most, gpu_type=host.gpu_type, cluster=spec.cluster)
+
+
+def _repool(state: State, host: Host, *, gpus_most: int, gpu_type: str, cluster: str) -> None:
+    """The host is another part of the empty cluster than it was."""
+    before = list(state.gpus_by_pool)
+    state.count_gpus(host, -1)
+    host.gpus_most, host.gpu_type, host.cluster = gpus_most, gpu_type, cluster
+    state.count_gpus(host, +1)
+    state.queue.resize(state.gpus_by_pool)
+    if state.policy.rates_milli and sorted(before) != sorted(state.gpus_by_pool):
+        state.regroup()  # what jobs of any type commit at most may be another
 
 
 def _host_state(state: State, fact: HostStateChanged) -> None:
@@ -287,6 +301,7 @@ def _lead_taken(state: State, fact: RankerLeadTaken) -> None:
 FOLDS: dict[Kind, Callable[[State, Any], None]] = {
     BudgetTreeChanged: _tree,
     PolicyChanged: _policy,
+    HostRegistered: _registered,
     CapacityChanged: _capacity,
     HostStateChanged: _host_state,
     JobAdmitted: _admitted,

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from services.ranker.job import Job
-from services.ranker.policy.alike import Alike, at_once
+from services.ranker.policy.alike import Alike, Pool, at_once
 from services.ranker.policy.commitment import dearest_milli
 from services.ranker.policy.setback import Key, place_in_budget
 from tenure.domain.ids import BudgetPath, JobId, UserName
@@ -123,7 +123,7 @@ class Queue:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._tree = BudgetTree()
-        self._gpus_by_type: Mapping[str, int] = {}
+        self._gpus_by_pool: Mapping[Pool, int] = {}
         self._said: Iterable[JobId] = ()
         self._lines: dict[Alike, Line] = {}
         self._entries: dict[JobId, Entry] = {}
@@ -152,7 +152,7 @@ class Queue:
             commitment_gpu_ms=commitment,
             policy=self._policy,
         )
-        added = 0 if reserved else weighed(commitment, milli=dearest_milli(job, self._gpus_by_type, self._policy))
+        added = 0 if reserved else weighed(commitment, milli=dearest_milli(job, self._gpus_by_pool, self._policy))
         entry = Entry(key, float(added), job.job)
         self._entries[job.job] = entry
         self._line_of[job.job] = line
@@ -178,12 +178,12 @@ class Queue:
         """A ranking was published with this order."""
         self._said = order  # made a set when it is asked: not every ranking is
 
-    def resize(self, gpus_by_type: Mapping[str, int]) -> None:
-        """The empty cluster has so many GPUs of each type."""
-        self._gpus_by_type = gpus_by_type
+    def resize(self, gpus_by_pool: Mapping[Pool, int]) -> None:
+        """The empty clusters have so many GPUs of each type."""
+        self._gpus_by_pool = gpus_by_pool
         resized: dict[Group, None] = {}
         for line in self._lines.values():
-            listed = at_once(line.alike, gpus_by_type=gpus_by_type)
+            listed = at_once(line.alike, gpus_by_pool=gpus_by_pool)
             if listed != line.at_once:
                 line.at_once = listed
                 resized[line.group] = None
@@ -224,7 +224,7 @@ class Queue:
             if job.budget not in budgets:
                 budgets[job.budget] = {}
             group = budgets[job.budget].setdefault(user, Group())
-            line = Line(alike, group, at_once(alike, gpus_by_type=self._gpus_by_type))
+            line = Line(alike, group, at_once(alike, gpus_by_pool=self._gpus_by_pool))
             self._lines[alike] = group.lines[alike] = line
         return line
 

@@ -36,6 +36,7 @@ class Host(msgspec.Struct, array_like=True):
     gpu_type: str = ""
     silent_since: Millis | None = None
     lost: bool = False
+    cluster: str = ""
 
 
 class Core(msgspec.Struct, kw_only=True):
@@ -109,8 +110,8 @@ class State:
         self.queue = Queue(policy)
         self.held_on: dict[HostId, dict[tuple[RunId, int], None]] = {}
         """The replicas on each host whose end is not known."""
-        self.gpus_by_type: dict[str, int] = {}
-        """GPUs of the empty cluster when every host works."""
+        self.gpus_by_pool: dict[tuple[str, str], int] = {}
+        """By cluster of hosts and type, GPUs of it when it is empty and every host works. No pool is without any."""
         self.said_standings: dict[BudgetPath, Standing] = {}
         self.said_ratios: dict[BudgetPath, tuple[float, float]] | None = None
         """Scratch of `news`: each ratio that was said, and by how much it may differ."""
@@ -188,8 +189,11 @@ class State:
             self.jumped[path] = self.jumped.get(path, 0) + gpu_ms
 
     def count_gpus(self, host: Host, sign: int) -> None:
-        """Count a host in the empty cluster in which every host works (+1), or take it out (-1)."""
-        self.gpus_by_type[host.gpu_type] = self.gpus_by_type.get(host.gpu_type, 0) + sign * host.gpus_most
+        """Count a host in its pool (+1), or take it out (-1)."""
+        pool = host.cluster, host.gpu_type
+        gpus = self.gpus_by_pool.pop(pool, 0) + sign * host.gpus_most
+        if gpus:
+            self.gpus_by_pool[pool] = gpus
 
 
 def promise(state: State, run: Run, sign: int) -> None:
@@ -289,7 +293,7 @@ def load(payload: bytes, policy: Policy) -> State:
         promise_reservation(state, state.jobs[job], +1)
     for host in state.hosts.values():
         state.count_gpus(host, +1)
-    state.queue.resize(state.gpus_by_type)
+    state.queue.resize(state.gpus_by_pool)
     state.queue.regroup(state.tree, ((state.jobs[job], job in state.reserved) for job in core.queued))
     if core.said is not None:
         state.note_said(core.said)

@@ -239,7 +239,7 @@ def alike_cut(state: State, jobs: Sequence[JobId]) -> list[JobId]:
     for job in sorted(jobs, key=lambda job: key_of(state, job)):
         alike = alike_to(state, job)
         kept[alike] = kept.get(alike, 0) + 1
-        if kept[alike] <= at_once(alike, gpus_by_type=state.gpus_by_type):
+        if kept[alike] <= at_once(alike, gpus_by_pool=state.gpus_by_pool):
             listed.append(job)
     return listed
 

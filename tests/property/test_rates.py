@@ -9,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.ranker.decider import role
+from services.ranker.policy.order import fair_order
 from services.ranker.policy.standing import weigh
+from services.ranker.queue import Entry
+from services.ranker.state import State
 from tenure.domain.ids import HostId, JobId
 from tenure.domain.rates import MILLI
 from tenure.domain.tree import PPM, BudgetTree, lineage
@@ -44,6 +47,31 @@ class WeighedLife(Life):
         elif step == "s" and self.queued():
             job = self.queued()[value % len(self.queued())]
             self.assigned.append(self.scene.assign(job, hosts=[f"h{value % 2}"]))
+        else:
+            super().do(step, value)
+
+
+class MovingLife(WeighedLife):
+    """Hosts come, are relabelled and move between clusters as well, and jobs name a cluster, a type, or any."""
+
+    TYPES = ("H100", "B200", "A100", "CPU")
+
+    def do(self, step: str, value: int) -> None:
+        """As there, but `c` gives a host another type or cluster, too, and `j` a job that names them."""
+        scene = self.scene
+        if step == "c":
+            host = f"h{value % 3}"
+            scene.register(host, cluster=("east", "west")[value % 2])
+            scene.capacity(value % 60, host=host, gpu_type=self.TYPES[value % 4])
+        elif step == "j":
+            self.count += 1
+            scene.job(
+                f"j{self.count}",
+                ("a", "b", "a/x")[value % 3],
+                gpus=1 + value % 5,
+                cluster=(None, "east", "west")[value % 3],
+                gpu_type=(None, None, *self.TYPES)[value % 6],
+            )
         else:
             super().do(step, value)
 
@@ -100,6 +128,36 @@ def test_charge_commitment_and_entitlement_are_plain_sums(
             weigh(life.scene.actor.state, life.scene.now)  # lines are drawn, and bend as facts come
     for length in later:
         check(life, life.scene.now + length)
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps, st.integers(0, 9))
+def test_from_a_snapshot_the_order_and_what_jobs_add_are_the_same(story: list[tuple[str, int]], cut: int) -> None:
+    """I6, whatever types and clusters came and went before it, and after it."""
+    life, ranker = MovingLife(), role(POLICY)
+    for step, value in story:
+        life.do(step, value)
+    life.scene.actor.fold()
+    whole, part = ranker.initial(), ranker.initial()
+    for number, recorded in enumerate(life.scene.log.recorded):
+        if type(recorded.fact) not in ranker.reads:
+            continue
+        ranker.evolve(whole, recorded)
+        ranker.evolve(part, recorded)
+        if number % 10 == cut:
+            part = ranker.load(ranker.dump(part))
+            assert listed(part) == listed(whole)
+    part = ranker.load(ranker.dump(part))
+    assert (part.gpus_by_pool, listed(part)) == (whole.gpus_by_pool, listed(whole))
+    now = life.scene.now
+    assert fair_order(part, weigh(part, now)) == fair_order(whole, weigh(whole, now))
+    assert ranker.dump(part) == ranker.dump(whole)
+
+
+def listed(state: State) -> list[Entry]:
+    """What is to be listed, each with what it adds to its budget."""
+    groups = [group for users in state.queue.allocated.values() for group in users.values()]
+    return sorted(entry for group in groups for entry in group.entries)
 
 
 def check(life: WeighedLife, now: Millis) -> None:

@@ -6,11 +6,12 @@ However many identical jobs wait, a decision costs as much as if there were only
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tenure.domain.host import accepts
 from tenure.domain.ids import BudgetPath, UserName
-from tenure.domain.job import HostChoice, Topology
+from tenure.domain.job import HostChoice, Topology, Wanted
 from tenure.domain.units import Millis
 
+Pool = tuple[str, str]
+"""A cluster of hosts, and the type of their GPUs."""
 AT_ONCE_MAX = 256
 """Never list more of one kind, however large the cluster."""
 
@@ -32,7 +33,8 @@ class Alike(NamedTuple):
     cluster: str | None = None
 
 
-def at_once(alike: Alike, *, gpus_by_type: Mapping[str, int]) -> int:
-    """How many of these jobs could run at once on the empty cluster, between 1 and `AT_ONCE_MAX`."""
-    gpus = sum([gpus for gpu_type, gpus in gpus_by_type.items() if accepts(alike.gpu_type, gpu_type)])
+def at_once(alike: Alike, *, gpus_by_pool: Mapping[Pool, int]) -> int:
+    """How many of these jobs could run at once on the empty clusters, between 1 and `AT_ONCE_MAX`."""
+    wanted = Wanted(alike.cluster, alike.gpu_type)
+    gpus = sum([gpus for pool, gpus in gpus_by_pool.items() if wanted.accepts(pool)])
     return max(1, min(AT_ONCE_MAX, gpus // (alike.replicas * alike.gpus_per_replica)))

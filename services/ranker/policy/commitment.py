@@ -8,8 +8,9 @@ as sums, so that asking costs a bisection however many runs there are.
 from collections.abc import Iterable
 
 from services.ranker.job import Job
+from services.ranker.policy.alike import Pool
 from tenure.domain.curve import Curve
-from tenure.domain.host import accepts
+from tenure.domain.job import Wanted
 from tenure.domain.policy import Policy
 from tenure.domain.rates import MILLI, MilliGpuMillis
 from tenure.domain.units import Millis
@@ -57,9 +58,14 @@ class Commitment:
         self._ends.forget(before)
 
 
-def dearest_milli(job: Job, gpu_types: Iterable[str], policy: Policy) -> int:
-    """The rate a queued job counts at: its type's; of any, the dearest, so that no cycle over-starts a budget."""
+def dearest_milli(job: Job, pools: Iterable[Pool], policy: Policy) -> int:
+    """The rate a queued job counts at: its type's; of any, the dearest, so that no cycle over-starts a budget.
+
+    `pools` are those that have GPUs when every host works; of them the ones in which the job may lie count.
+    """
+    if job.gpu_type is not None:
+        return policy.rate_milli(job.gpu_type)
     if not policy.rates_milli:
         return MILLI
-    types = [gpu_type for gpu_type in gpu_types if accepts(job.gpu_type, gpu_type)]
-    return max(map(policy.rate_milli, types), default=MILLI)
+    wanted = Wanted(job.cluster, None)
+    return max([policy.rate_milli(pool[1]) for pool in pools if wanted.accepts(pool)], default=MILLI)

@@ -8,7 +8,7 @@ from services.ranker.decider import role
 from services.ranker.policy.standing import standings, weigh
 from services.ranker.state import State
 from simulator.actor import Actor
-from tenure.domain.host import HostState
+from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import BudgetPath, FactId, HostId, JobId, Position, RunId, UserName
 from tenure.domain.job import JobSpec, Launch, ReplicaPlace, Topology
 from tenure.domain.policy import Policy
@@ -29,7 +29,7 @@ from tenure.events.placing import (
 )
 from tenure.events.policy import PolicyChanged
 from tenure.events.ranking import RankingPublished, Standing
-from tenure.events.reports import ReplicaExit, ReplicasExited, ReplicasStarted, ReplicaStart
+from tenure.events.reports import HostRegistered, ReplicaExit, ReplicasExited, ReplicasStarted, ReplicaStart
 from tenure.log.memory import MemoryLog
 
 WHY = Why(rule="P4", reason=Reason.START_IN_ORDER)
@@ -87,6 +87,11 @@ class Scene:
         """A host offers so many GPUs from now on."""
         self.say(CapacityChanged(at=self.now, host=HostId(host), gpus=gpus, gpu_type=gpu_type))
 
+    def register(self, host: str, *, cluster: str) -> None:
+        """An agent says in which cluster of hosts a host is."""
+        spec = HostSpec(host=HostId(host), gpus=8, gpu_type="H100", block="r1", cluster=cluster)
+        self.say(HostRegistered(at=self.now, agent="a", hosts=(spec,)))
+
     def host(self, host: str, state: HostState, *, last_seen: Millis) -> None:
         """Health says what became of a host."""
         why = Why(rule="P2", reason=Reason.HOST_SILENT)
@@ -107,6 +112,7 @@ class Scene:
         priority: int = 0,
         gpu_type: str | None = None,
         topology: Topology = Topology.ANY,
+        cluster: str | None = None,
     ) -> JobId:
         """A job enters the queue now."""
         spec = JobSpec(
@@ -118,6 +124,7 @@ class Scene:
             priority=priority,
             gpu_type=gpu_type,
             topology=topology,
+            cluster=cluster,
             launch=Launch(command=("true",)),
         )
         job = JobId(name)

@@ -119,6 +119,40 @@ def test_a_reservation_counts_at_the_rate_of_its_hosts_and_a_snapshot_keeps_it()
     assert scene.standing("a").entitlement_gpu_ms == 200 * HOUR + 130 * HOUR
 
 
+def added(scene: Scene, name: str) -> float:
+    """What picking a queued job adds to its budget, in GPU-hours of account."""
+    scene.actor.fold()
+    groups = [group for users in scene.actor.state.queue.allocated.values() for group in users.values()]
+    (entry,) = [entry for group in groups for entry in group.entries if entry.job == name]
+    return entry.commitment / HOUR
+
+
+def test_a_job_of_any_type_counts_at_the_dearest_that_there_is_and_a_snapshot_changes_nothing() -> None:
+    """A type that no host has any more does not count, nor does the one that a host has before it is known."""
+    scene = Scene({"a": 50, "b": 50}, gpus=100, policy=replace(POLICY, rates_milli={"H100": 400, "A100": 200}))
+    scene.job("j", "a", gpus=10)
+    assert added(scene, "j") == 4
+    ranker = role(scene.policy)
+    scene.actor.state = ranker.load(ranker.dump(scene.actor.state))
+    assert added(scene, "j") == 4
+    scene.capacity(10, gpu_type="A100")
+    assert added(scene, "j") == 2
+    scene.actor.state = ranker.load(ranker.dump(scene.actor.state))
+    assert added(scene, "j") == 2
+
+
+def test_only_the_cluster_that_a_job_names_counts() -> None:
+    scene = two_clusters()
+    for host, place in (("h0", "east"), ("b0", "west")):
+        scene.register(host, cluster=place)
+    wanted: tuple[tuple[str, str | None, int], ...] = (("e", "east", 10), ("w", "west", 25), ("any", None, 25))
+    for name, cluster, expected in wanted:
+        scene.job(name, "a", gpus=10, cluster=cluster)
+        assert added(scene, name) == expected
+    scene.register("b0", cluster="east")
+    assert added(scene, "e") == 25
+
+
 def test_slots_cost_a_part_of_a_gpu() -> None:
     """64 cpus at 0.05: 3.2 of account, beside 100 H100. Sixteen cpus for an hour cost 0.8."""
     scene = Scene({"a": 50, "b": 50}, gpus=100, policy=replace(POLICY, rates_milli={"CPU": 50}))
