@@ -1,6 +1,5 @@
 """The agent as a process: one for a real host, or one for many virtual hosts."""
 
-import argparse
 import asyncio
 import contextlib
 import hashlib
@@ -20,6 +19,7 @@ from services.agent.hands import Hands
 from services.agent.log_clock import LogClock
 from services.agent.log_server import LogServer
 from services.agent.machine_file import machine_name
+from services.agent.own_address import own_address
 from services.agent.start_options import REAL, start_rules
 from services.agent.state import State
 from services.agent.watch.monitor import Monitor
@@ -68,7 +68,7 @@ async def serve(service: Service) -> None:
     """Run the agent."""
     stop = stop_on_signals()
     arguments = service.arguments
-    providers, specs = make_hosts(arguments)
+    providers, specs = make_hosts(service)
     folder = own_folder(service)
     agent, machine = agent_name(specs), machine_name(service.connection.data)
     signals = signal_options(service, specs)
@@ -240,8 +240,9 @@ async def in_log(log: Log, spool: Spool, *, now: Millis) -> Sequence[Heartbeat] 
         await feed.close()
 
 
-def make_hosts(arguments: argparse.Namespace) -> tuple[dict[HostId, GpuProvider], tuple[HostSpec, ...]]:
+def make_hosts(service: Service) -> tuple[dict[HostId, GpuProvider], tuple[HostSpec, ...]]:
     """The hosts this agent speaks for and where their GPUs come from. Raises `Refusal`."""
+    arguments = service.arguments
     if arguments.provider == "nvidia":
         from services.agent.gpu.nvidia import NvidiaProvider
 
@@ -252,11 +253,11 @@ def make_hosts(arguments: argparse.Namespace) -> tuple[dict[HostId, GpuProvider]
         gpus = provider.gpus()
         if not gpus:
             raise Refusal(field="--provider", problem="no NVIDIA GPU on this host", fix="use --provider virtual")
-        spec = _this_machine(arguments, count=len(gpus), of_type=check_word(gpus[0].type, field="GPU type"))
+        spec = _this_machine(service, count=len(gpus), of_type=check_word(gpus[0].type, field="GPU type"))
         return {spec.host: provider}, (spec,)
     if arguments.provider == "cpus":
         count = arguments.cpus or min(GPUS_PER_HOST_MAX, os.cpu_count() or 1)
-        specs: Sequence[HostSpec] = (_this_machine(arguments, count=count, of_type=CPU),)
+        specs: Sequence[HostSpec] = (_this_machine(service, count=count, of_type=CPU),)
     else:
         clusters = arguments.cluster_file
         specs = load_cluster(clusters) if clusters else parse_hosts(arguments.hosts or "1x8")
@@ -270,15 +271,16 @@ def make_hosts(arguments: argparse.Namespace) -> tuple[dict[HostId, GpuProvider]
     return virtual, tuple(specs)
 
 
-def _this_machine(arguments: argparse.Namespace, *, count: int, of_type: str) -> HostSpec:
+def _this_machine(service: Service, *, count: int, of_type: str) -> HostSpec:
     """This machine as a host, with so many GPUs of a type, or CPUs. Raises `Refusal`."""
+    arguments = service.arguments
     return HostSpec(
         host=HostId(check_word(arguments.host or socket.gethostname(), field="--host")),
         gpus=count,
         gpu_type=of_type,
         block=check_block(arguments.block, field="--block"),
         cluster=check_word(arguments.host_cluster or of_type, field="--host-cluster"),
-        address=arguments.address,
+        address=own_address(arguments.address, service.connection.log),
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from services.__main__ import ROLES
+from tenure.runtime.settings.table import BY_PATH
 from tests.checks.chart import CHART, load, render
 
 VERSIONS = ("1.28", "1.37")
@@ -84,6 +85,15 @@ def test_each_pod_is_given_its_own_keys_alone() -> None:
 
 def test_agents_are_on_nodes_only_where_that_is_said() -> None:
     assert not of_kind("DaemonSet", agents=False) and set(of_kind("DaemonSet")) == {"tenure-agent"}
+
+
+def test_an_agent_says_its_nodes_name_and_address() -> None:
+    pod = of_kind("DaemonSet")["tenure-agent"]["spec"]["template"]["spec"]
+    (agent,) = pod["containers"]
+    fields = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in agent["env"] if "valueFrom" in each}
+    assert fields == {"TENURE_AGENT_HOST": "spec.nodeName", "TENURE_AGENT_ADDRESS": "status.hostIP"}
+    assert pod["hostNetwork"], "else it would be the address of another network"
+    assert {BY_PATH["agent.host"].variable, BY_PATH["agent.address"].variable} == set(fields)
 
 
 @pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm, which Debian and the package indexes do not have")

@@ -68,8 +68,7 @@ def _secret(role: str, secrets: Path) -> dict[str, bytes]:
 def _value(variable: dict[str, Any]) -> str:
     if "value" in variable:
         return str(variable["value"])
-    assert variable["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
-    return HOST
+    return {"spec.nodeName": HOST, "status.hostIP": "127.0.0.1"}[variable["valueFrom"]["fieldRef"]["fieldPath"]]
 
 
 def _checks(container: dict[str, Any], name: str) -> list[list[str]]:

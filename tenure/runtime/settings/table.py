@@ -196,8 +196,9 @@ _AGENT = (
     Setting(
         path="agent.address",
         kind=TEXT,
-        what="where other hosts reach this one",
-        default="127.0.0.1",
+        example="10.0.0.17",
+        what="where other hosts reach this one (a real one): MASTER_ADDR of its gangs",
+        default_in_words="the address it has towards the log's servers",
         flag="--address",
         roles=("agent",),
     ),

@@ -70,8 +70,8 @@ def test_limits_are_per_replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def hosts_of(*options: str) -> tuple[HostSpec, ...]:
     parser = argument_parser("agent", "An agent.")
-    given = ["--nats", "nats://127.0.0.1:1", "--data", "x", "--host", "dev7", *options]
-    return make_hosts(make_service("agent", parser.parse_args(given)).arguments)[1]
+    given = ["--nats", "nats://127.0.0.1:1", "--data", "x", "--host", "dev7", *options]  # of two, the last counts
+    return make_hosts(make_service("agent", parser.parse_args(given)))[1]
 
 
 def test_a_real_host_may_count_its_cpus_and_looks_for_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,9 +79,19 @@ def test_a_real_host_may_count_its_cpus_and_looks_for_no_gpu(tmp_path: Path, mon
     assert (host.host, host.gpus, host.gpu_type, host.cluster, host.address) == ("dev7", 16, "CPU", "dev", "10.0.0.7")
     monkeypatch.setattr(os, "cpu_count", lambda: 96)
     (host,) = hosts_of("--provider", "cpus")
+    assert host.address == "127.0.0.1", "the log is here: there are no others"
     assert (host.gpus, host.cluster) == (64, "CPU"), "at most 64: one counts for several there"
     read = build_signal_options({}, real_host=True, has_gpus=False).every_ms
     assert "kernel" in read and "nvml" not in read and "fabric" not in read
     monkeypatch.setattr(cgroups, "parent_for", lambda name, *, limits: "/group")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert rules(tmp_path, provider="cpus").as_submitter, "as on any real host"
+
+
+def test_of_a_log_elsewhere_no_host_is_told_as_loopback() -> None:
+    with pytest.raises(Refusal, match=r"agent\.address: 127\.0\.0\.1 is every host's own"):
+        hosts_of("--provider", "cpus", "--nats", "tls://log.invalid:4222", "--address", "127.0.0.1")
+    (host,) = hosts_of("--provider", "cpus", "--nats", "tls://log.invalid:4222", "--address", "dev7.lab")
+    assert host.address == "dev7.lab"
+    (virtual, *_) = hosts_of("--hosts", "2x8", "--nats", "tls://log.invalid:4222")
+    assert virtual.address == "127.0.0.1", "virtual hosts are all here"
