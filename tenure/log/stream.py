@@ -77,9 +77,17 @@ async def last_of(link: Link, subjects: Subjects, pattern: str) -> Position:
 
 
 async def ensure_stream(link: Link, subjects: Subjects, sizing: Sizing, *, patience_s: float) -> StreamState:
-    """Find the stream or make it. Any number of processes may do so at once. Raises `Unavailable`."""
+    """Find the stream or make it. Any number of processes may do so at once. Raises `Unavailable`, also for the log
+    of a version whose facts would be passed over.
+    """
+
+    async def attempt() -> StreamState:
+        state = await _find_or_create(link, subjects, sizing)
+        _check_age(await last_of(link, subjects, subjects.undistricted), subjects)
+        return state
+
     return await link.patiently(
-        lambda: _find_or_create(link, subjects, sizing),
+        attempt,
         what=f"the log {subjects.stream} at {link.access.shown}",
         patience_s=patience_s,
     )
@@ -145,6 +153,16 @@ async def let_all_read(link: Link, subjects: Subjects) -> None:
         await link.api(f"STREAM.UPDATE.{subjects.stream}", wanted, timeout_s=ANSWER_S)
     except Refused as refused:  # a server that cannot change it has no limit of its own
         logger.debug("the number of readers of %s stays: %s", subjects.stream, refused)
+
+
+def _check_age(undistricted: Position, subjects: Subjects) -> None:
+    """Who read on would take every job that runs for queued, and start it again."""
+    if undistricted:
+        raise Unavailable(
+            f"the log {subjects.stream} is of an earlier version, which wrote of runs (last at {undistricted}) where "
+            "this one does not read: nothing is done with it; go on with that version, or make the log anew from "
+            "ClickHouse with `tenure log restore` (docs/operations.md, rolling upgrade)"
+        )
 
 
 def _config(subjects: Subjects, *, max_bytes: int, replicas: int, identity: str) -> dict[str, Any]:

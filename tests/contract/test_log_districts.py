@@ -1,5 +1,6 @@
 """An agent of one host is sent what is about its host and about several, and none of what is about others."""
 
+import nats
 import pytest
 
 from services.agent.evolve import READS
@@ -11,7 +12,7 @@ from tenure.events.hosts import HostStateChanged
 from tenure.events.placing import RunEnded
 from tenure.events.reports import HostSignal
 from tenure.log.jetstream import JetStreamLog
-from tenure.log.port import Conflict, Expect
+from tenure.log.port import Conflict, Expect, Unavailable
 from tenure.log.subjects import district_of
 from tests.contract.conftest import JetStreamUnderTest
 from tests.contract.test_log import read
@@ -75,5 +76,23 @@ def test_a_guard_sees_every_district(jetstream_under_test: JetStreamUnderTest) -
         await log.append([ended("b", only_on=OTHER)])
         with pytest.raises(Conflict):
             await log.append([ended("c", only_on=OWN)], expect=Expect(lane=Lane.PLACE, last=first.last))
+
+    jetstream_under_test.run(scenario)
+
+
+def test_a_log_from_before_districts_is_refused_and_left_as_it_is(jetstream_under_test: JetStreamUnderTest) -> None:
+    """Read by this version, each job of it that runs would look queued."""
+    url, cluster = jetstream_under_test.server.url, jetstream_under_test.cluster
+
+    async def scenario(log: JetStreamLog) -> None:
+        again = await JetStreamLog.connect(url, cluster=cluster)
+        await again.close()
+        client = await nats.connect(url)
+        written = await client.jetstream().publish(f"tenure.{cluster}.place.runs.RunAssigned", b"{}")
+        for speaker in (None, OWN):
+            with pytest.raises(Unavailable, match=rf"earlier version.*last at {written.seq}\).*tenure log restore"):
+                await JetStreamLog.connect(url, cluster=cluster, speaker=speaker)
+        assert await log.head() == written.seq
+        await client.close()
 
     jetstream_under_test.run(scenario)
