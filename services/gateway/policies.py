@@ -10,11 +10,20 @@ from services.gateway.answering import Context, answering
 from services.gateway.gateway import Gateway
 from services.gateway.identity.asking import require
 from services.gateway.order import Order
-from services.gateway.policy.change_policy import change_policy, check_against, first_policy, known_knobs, with_stuck
+from services.gateway.policy.change_policy import change_policy, first_policy, known_knobs, strange, with_stuck
 from services.gateway.policy.meanwhile import AT_START
 from services.gateway.state import State
 from tenure.domain.ids import FactId, Position, UserName
-from tenure.domain.policy import KNOBS, MAPPINGS, Policy, in_words, mapping_in_words, range_in_words, spoken
+from tenure.domain.policy import (
+    KNOBS,
+    MAPPINGS,
+    Policy,
+    change_in_words,
+    in_words,
+    mapping_in_words,
+    range_in_words,
+    spoken,
+)
 from tenure.domain.refusal import Refusal
 from tenure.domain.rights import Right
 from tenure.events.fact import Origin
@@ -85,7 +94,7 @@ class Policies(policy_pb2_grpc.PolicyServicer):
                 wanted, notes[:] = build_policy(values, over=gateway.policy), []
             else:
                 wanted, notes[:] = with_stuck(gateway.policy, build_policy(values))
-            notes.extend(check_against(state, wanted))
+            notes.extend(strange(state, wanted))
             return change_policy(
                 state, wanted, order, at_start=gateway.at_start, expected_position=request.expected_position
             )
@@ -93,10 +102,8 @@ class Policies(policy_pb2_grpc.PolicyServicer):
         position, fact = await write_policy(gateway, change)
         if fact is not None:
             logger.info("%s", in_one_line(fact))
-        changes = fact.changes if fact is not None else ()
-        return policy_pb2.SetPolicyResponse(
-            position=position, changes=[from_knob_change(each) for each in changes], notes=notes
-        )
+        changes = [from_knob_change(each, fact.policy) for each in fact.changes] if fact is not None else []
+        return policy_pb2.SetPolicyResponse(position=position, changes=changes, notes=notes)
 
     @answering
     async def PolicyHistory(
@@ -114,7 +121,7 @@ class Policies(policy_pb2_grpc.PolicyServicer):
                     asked_by="" if fact.origin is None else fact.origin.user,
                     asked_how="" if fact.origin is None else fact.origin.how,
                     asked_from="" if fact.origin is None else fact.origin.address,
-                    changes=[from_knob_change(each) for each in fact.changes],
+                    changes=[from_knob_change(each, fact.policy) for each in fact.changes],
                 )
                 for position, fact in state.policy_facts
             ]
@@ -137,7 +144,9 @@ async def write_first(gateway: Gateway, *, source: str) -> None:
             None if state.policy is not None else first_policy(gateway.at_start, by_itself(gateway, source, AT_START))
         )
 
-    await write_policy(gateway, change)
+    _, fact = await write_policy(gateway, change)
+    for note in strange(gateway.state, gateway.at_start) if fact is not None else ():
+        logger.warning("%s", note)
 
 
 async def reload_policy(gateway: Gateway, wanted: Policy, *, source: str) -> None:
@@ -147,7 +156,7 @@ async def reload_policy(gateway: Gateway, wanted: Policy, *, source: str) -> Non
 
     def change(state: State) -> PolicyChanged | None:
         possible, notes[:] = with_stuck(gateway.policy, wanted)
-        notes.extend(check_against(state, possible))
+        notes.extend(strange(state, possible))
         return change_policy(state, possible, order, at_start=gateway.at_start)
 
     _, fact = await write_policy(gateway, change)
@@ -168,19 +177,18 @@ def by_itself(gateway: Gateway, source: str, how: str) -> Order:
     )
 
 
-def from_knob_change(change: KnobChange) -> policy_pb2.KnobChange:
-    """One knob, as people write it."""
+def from_knob_change(change: KnobChange, policy: Policy) -> policy_pb2.KnobChange:
+    """One knob, as people write it; `policy` is the one that came of the change."""
+    before, after = change_in_words(policy, change.knob, before=change.before, after=change.after)
     return policy_pb2.KnobChange(
         name=spoken(change.knob),
-        before=in_words(change.knob, change.before),
-        after=in_words(change.knob, change.after),
+        before=before,
+        after=after,
     )
 
 
 def in_one_line(fact: PolicyChanged) -> str:
     """The change for a log line."""
-    told = [
-        f"{spoken(each.knob)} {in_words(each.knob, each.before)} -> {in_words(each.knob, each.after)}"
-        for each in fact.changes
-    ]
+    changes = [from_knob_change(each, fact.policy) for each in fact.changes]
+    told = [f"{each.name} {each.before} -> {each.after}" for each in changes]
     return f"{fact.by} changed the policy: {', '.join(told)}"

@@ -8,7 +8,7 @@ from tenure.domain.host import CPU, RepairStep
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import Placement, Topology, gpus_by_host
 from tenure.domain.nearest import listed
-from tenure.domain.policy import in_words, spoken
+from tenure.domain.policy import change_in_words, spoken
 from tenure.domain.reasons import EndCause
 from tenure.domain.units import format_duration, gpu_hours
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
@@ -186,10 +186,10 @@ def _tree_changed(fact: BudgetTreeChanged) -> str:
 
 
 def _policy_changed(fact: PolicyChanged) -> str:
-    told = [
-        f"{spoken(each.knob)} from {in_words(each.knob, each.before)} to {in_words(each.knob, each.after)}"
-        for each in fact.changes
-    ]
+    told = []
+    for each in fact.changes:
+        before, after = change_in_words(fact.policy, each.knob, before=each.before, after=each.after)
+        told.append(f"{spoken(each.knob)} from {before} to {after}")
     return f"{fact.by} changed the policy: {_some(told)}{_comment(fact.comment)}."
 
 

@@ -15,6 +15,7 @@ from tenure.domain.rates import MILLI, RATE_LEAST, RATE_MOST
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import DAY, HOUR, MINUTE, SECOND, Millis, format_duration
 
+_SHARED = " (as everywhere)"
 UNIT = "_ms"
 """What the names of lengths of time end in."""
 
@@ -297,6 +298,24 @@ def value_of(policy: Policy, name: str) -> float:
     return value
 
 
+def has_own(policy: Policy, name: str) -> bool:
+    """Whether a policy says a value there itself; only an entry of a cluster may be one that it leaves to all."""
+    section, _, key = name.partition(".")
+    cluster, _, knob = key.rpartition(".")
+    return section != CLUSTERS or knob in policy.clusters.get(cluster, {})
+
+
+def value_in_words(policy: Policy, name: str) -> str:
+    """The value of a knob as people write it; `10m (as everywhere)` in a cluster that has none of its own."""
+    return in_words(name, value_of(policy, name)) + ("" if has_own(policy, name) else _SHARED)
+
+
+def change_in_words(policy: Policy, name: str, *, before: float, after: float) -> tuple[str, str]:
+    """What a knob was, and what it is since `policy` is the policy."""
+    was, now, own = in_words(name, before), in_words(name, after), has_own(policy, name)
+    return was + _SHARED * (own and before == after), now + _SHARED * (not own)
+
+
 def is_fixed(name: str) -> bool:
     """Whether it cannot change while the system runs."""
     return name in KNOBS and bool(KNOBS[name].fixed)
@@ -344,25 +363,35 @@ def check_rate(gpu_type: str, milli: int) -> None:
 
 def check_clusters(policy: Policy, *, known: Iterable[str]) -> None:
     """Raise `Refusal` for own values of a cluster of hosts that there is not."""
-    names = sorted(known)
-    for cluster in policy.clusters:
-        if cluster not in names:
-            fix = f"{did_you_mean(cluster, names)}known: {listed(names)}"
-            raise Refusal(field=f"{CLUSTERS}.{cluster}", problem="there is no such cluster", fix=fix)
+    for refusal in _unknown(CLUSTERS, policy.clusters, known, problem="there is no such cluster"):
+        raise refusal
+
+
+def clusters_unknown(policy: Policy, *, known: Iterable[str]) -> Iterator[Refusal]:
+    """What is strange about own values of clusters without hosts: they may be to come, or a slip of the pen."""
+    return _unknown(CLUSTERS, policy.clusters, known, problem="no host is in this cluster")
 
 
 def types_unknown(policy: Policy, *, known: Iterable[str]) -> Iterator[Refusal]:
     """What is strange about rates of types that no host has: they may be to come, or a slip of the pen."""
+    return _unknown(RATES, policy.rates_milli, known, problem="no host has GPUs of this type")
+
+
+def _unknown(section: str, named: Iterable[str], known: Iterable[str], *, problem: str) -> Iterator[Refusal]:
     names = sorted(known)
-    for gpu_type in sorted(policy.rates_milli):
-        if gpu_type not in names:
-            fix = f"{did_you_mean(gpu_type, names)}known: {listed(names)}"
-            yield Refusal(field=f"{RATES}.{gpu_type}", problem="no host has GPUs of this type", fix=fix)
+    for name in sorted(set(named).difference(names)):
+        fix = f"{did_you_mean(name, names)}known: {listed(names)}"
+        yield Refusal(field=f"{section}.{name}", problem=problem, fix=fix)
 
 
 def changes(before: Policy, after: Policy) -> tuple[str, ...]:
-    """The knobs in which two policies differ, by the names of their fields; entries of mappings each by itself."""
+    """The knobs in which two policies differ, by the names of their fields; entries of mappings each by itself.
+
+    An own value of a cluster that equals the common one differs from none: it stays when the common one changes.
+    """
     rates = [f"{RATES}.{gpu_type}" for gpu_type in sorted({*before.rates_milli, *after.rates_milli})]
     entries = {(cluster, name) for one in (before, after) for cluster in one.clusters for name in one.clusters[cluster]}
     own = [f"{CLUSTERS}.{cluster}.{name}" for cluster, name in sorted(entries)]
-    return tuple(name for name in (*KNOBS, *rates, *own) if value_of(before, name) != value_of(after, name))
+    names = (*KNOBS, *rates, *own)
+    said = [[(value_of(policy, name), has_own(policy, name)) for policy in (before, after)] for name in names]
+    return tuple(name for name, (was, now) in zip(names, said, strict=True) if was != now)

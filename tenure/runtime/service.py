@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import uvloop
 
-from tenure.domain.policy import Policy, changes, in_words, is_fixed, spoken, value_of
+from tenure.domain.policy import Policy, changes, is_fixed, spoken, value_in_words
 from tenure.domain.refusal import Refusal
 from tenure.events.fact import Fact
 from tenure.log.jetstream import JetStreamLog
@@ -173,8 +173,8 @@ def tell_policy(of_log: Policy | None, service: Service) -> None:
         logger.warning(
             "%s is %s in the log, and %s as this process was started: the log's counts (see tenure config apply)",
             spoken(name),
-            in_words(name, value_of(of_log, name)),
-            in_words(name, value_of(service.policy, name)),
+            value_in_words(of_log, name),
+            value_in_words(service.policy, name),
         )
 
 

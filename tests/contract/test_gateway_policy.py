@@ -11,7 +11,7 @@ from tenure.domain.ids import JobId
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.rights import Role
-from tenure.domain.units import DAY, HOUR
+from tenure.domain.units import DAY, HOUR, MINUTE
 from tenure.events.budgets import JobRejected
 from tenure.events.policy import KnobChange, PolicyChanged
 from tenure.runtime.options import build_policy
@@ -158,6 +158,47 @@ def test_a_log_gets_its_first_policy_once(people: People) -> None:
     play_with(people, scenario, policy=Policy(lookback_ms=DAY))
 
 
+def test_an_own_value_of_a_cluster_stays_when_the_common_one_changes(people: People) -> None:
+    """Also one that equals the common value as it is said, and so does taking it away."""
+
+    async def scenario(rig: Rig) -> None:
+        async def changed(**values: str) -> list[tuple[str, str, str]]:
+            answer = await stub(rig).SetPolicy(SetPolicy(values=values, merge=True), **people.called("ana", Role.ADMIN))
+            return [(each.name, each.before, each.after) for each in answer.changes]
+
+        dev, name = "{dev: {grace_max: 10m}}", "clusters.dev.grace_max"
+        assert await changed(clusters=dev) == [(name, "10m (as everywhere)", "10m")]
+        assert await changed(clusters=dev) == []
+        assert await changed(grace_max="20m") == [("grace_max", "10m", "20m")]
+        assert rig.gateway.policy.of_cluster("dev").grace_max_ms == 10 * MINUTE
+        assert await changed(grace_max="10m") == [("grace_max", "20m", "10m")]
+        assert await changed(clusters="{}") == [(name, "10m", "10m (as everywhere)")]
+        assert await changed(grace_max="20m") == [("grace_max", "10m", "20m")]
+        assert rig.gateway.policy.of_cluster("dev").grace_max_ms == 20 * MINUTE
+
+    play_with(people, scenario)
+
+
+def test_values_of_a_cluster_without_hosts_are_taken_and_told(people: People, caplog: pytest.LogCaptureFixture) -> None:
+    """One file serves a lab whose second cluster is to come, or is not there any more."""
+    word = "clusters.tset: no host is in this cluster; did you mean test? known: test"
+    tset = "{tset: {min_runtime_cap: 2h}}"
+
+    async def scenario(rig: Rig) -> None:
+        await write_first(rig.gateway, source="tenure.yaml")
+        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [word]
+        caplog.clear()
+        await reload_policy(rig.gateway, build_policy({"clusters": tset, "lookback": "3d"}), source="tenure.yaml")
+        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [word]
+        assert rig.gateway.policy.lookback_ms == 3 * DAY
+        request = SetPolicy(values={"lookback": "2d", "clusters": tset})
+        answer = await stub(rig).SetPolicy(request, **people.called("ana", Role.ADMIN))
+        assert list(answer.notes) == [word]
+        assert rig.gateway.policy.lookback_ms == 2 * DAY
+
+    play_with(people, scenario, policy=build_policy({"clusters": tset}))
+
+
 def test_rates_and_own_values_of_a_cluster_are_knobs_like_others(people: People) -> None:
     async def scenario(rig: Rig) -> None:
         admin = people.called("ana", Role.ADMIN)
@@ -177,7 +218,6 @@ def test_rates_and_own_values_of_a_cluster_are_knobs_like_others(people: People)
         (fact,) = await policies(rig)
         assert fact.policy.rates_milli == {"B200": 2_500, "H10O": 1_000}
         for values, word in (
-            ({"clusters": "{tset: {min_runtime_cap: 2h}}"}, "did you mean test?"),
             ({"clusters": "{test: {lookback: 2h}}"}, "unknown key"),
             ({"rates": "{B200: 2.0001}"}, "at most three decimals"),
             ({"rates": "2"}, "write {B200: 2.5, CPU: 0.05}"),

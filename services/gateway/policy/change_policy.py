@@ -13,7 +13,7 @@ from tenure.domain.policy import (
     UNIT,
     Policy,
     changes,
-    check_clusters,
+    clusters_unknown,
     in_words,
     is_fixed,
     spoken,
@@ -59,16 +59,17 @@ def with_stuck(before: Policy, wanted: Policy) -> tuple[Policy, list[str]]:
     return replace(wanted, **{name: getattr(before, name) for name in names}), told
 
 
-def check_against(state: State, wanted: Policy) -> list[str]:
-    """A sentence about each rate of a type that no host has. Raises `Refusal` for a cluster that there is not.
+def strange(state: State, wanted: Policy) -> list[str]:
+    """A sentence about each cluster and each type that has values and no hosts: they may be registered later.
 
     While no host has registered nothing is known of either.
     """
     kinds = [count.kind for count in state.shape.counts]
     if not kinds:
         return []
-    check_clusters(wanted, known={kind.cluster for kind in kinds})
-    return [str(strange) for strange in types_unknown(wanted, known={kind.gpu_type for kind in kinds})]
+    clusters = clusters_unknown(wanted, known={kind.cluster for kind in kinds})
+    types = types_unknown(wanted, known={kind.gpu_type for kind in kinds})
+    return [str(each) for each in (*clusters, *types)]
 
 
 def first_policy(policy: Policy, order: Order) -> PolicyChanged:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tenure.domain.job import JobSpec
-from tenure.domain.policy import Policy, changes, check_policy, in_words, mapping_in_words, value_of
+from tenure.domain.policy import Policy, changes, check_policy, in_words, mapping_in_words, value_in_words, value_of
 from tenure.domain.rates import Rates, counts_from, weighed
 from tenure.domain.refusal import Refusal
 from tenure.domain.shape import shape_of
@@ -75,6 +75,7 @@ def test_differences_between_policies_are_named_entry_by_entry() -> None:
     told = [(in_words(name, value_of(before, name)), in_words(name, value_of(after, name))) for name in names]
     assert told == [("2.5", "3"), ("3", "7"), ("2h", "8h")]
     assert changes(before, before) == ()
+    assert [value_in_words(policy, names[1]) for policy in (before, after)] == ["3 (as everywhere)", "7"]
     assert mapping_in_words("rates", before) == "{A100: 0.5, B200: 2.5}"
     assert mapping_in_words("clusters", before) == "{dev: {min_runtime_cap: 2h}}"
 
