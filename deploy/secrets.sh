@@ -1,10 +1,11 @@
 #!/bin/sh
 # Makes the keys and certificates of one system in a folder: what is there already stays as it is.
 #
-#   deploy/secrets.sh DIR [HOST,HOST,... [NAME,NAME,...]]
+#   deploy/secrets.sh DIR [HOST,HOST,... [NAME,NAME,... [SITE=HOST,HOST,...]...]]
 #
 # HOST: the real hosts whose agents get a key each; without any, `-` or nothing, one key for agents of virtual hosts.
 # NAME: names by which the servers of the log and the gateway are reached, beside nats, clickhouse, gateway, localhost.
+# SITE: hosts, out of all, behind a server of their own, leaf-SITE. Sites are kept in DIR/sites: change or remove one there.
 # Needs openssl, and tenure in the Python that PYTHON names (python3).
 #
 #   nats-ROLE.seed               each role's key for the log: give each role its own alone
@@ -17,18 +18,48 @@
 #   clickhouse-password          of ClickHouse's user tenure, and clickhouse-users.xml, which knows its hash
 #   grafana-clickhouse-password  of ClickHouse's user grafana, who may only read
 #   grafana-password             of Grafana's user admin
+#
+# and for the server of each SITE: leaf-SITE-users.conf (public), leaf-SITE.env with its key, leaf-SITE.crt, leaf-SITE.key
 set -eu
 umask 077
-folder=${1:?usage: $0 DIR [HOST,HOST,... [NAME,NAME,...]]}
+folder=${1:?usage: $0 DIR [HOST,HOST,... [NAME,NAME,... [SITE=HOST,HOST,...]...]]}
 hosts=${2:-}
 names=nats,clickhouse,gateway,localhost${3:+,$3}
 cluster=${TENURE_CLUSTER:-tenure}
 python=${PYTHON:-python3}
 [ "$hosts" != - ] || hosts=
 
+shift
+[ $# -eq 0 ] || shift
+[ $# -eq 0 ] || shift
+
 mkdir -p "$folder"
-"$python" -m tenure.log.permissions --cluster "$cluster" --hosts "$hosts" --keys "$folder" > "$folder/users.conf.new"
-mv "$folder/users.conf.new" "$folder/users.conf"
+touch "$folder/sites"
+cp "$folder/sites" "$folder/sites.new"
+for site do # of one name, the one given now counts
+    name=${site%%=*}
+    awk -F = -v name="$name" '$1 != name' "$folder/sites.new" > "$folder/sites.old"
+    { cat "$folder/sites.old"; printf '%s\n' "$site"; } > "$folder/sites.new"
+    rm "$folder/sites.old"
+done
+set --
+while IFS= read -r site; do
+    [ -z "$site" ] || set -- "$@" --site "$site"
+done < "$folder/sites.new"
+
+users() { # FILE, and what else to ask for
+    file=$1
+    shift
+    "$python" -m tenure.log.permissions --cluster "$cluster" --keys "$folder" "$@" > "$folder/$file.new"
+    mv "$folder/$file.new" "$folder/$file"
+}
+users users.conf --hosts "$hosts" "$@"
+mv "$folder/sites.new" "$folder/sites"
+sites=$(cut -d = -f 1 "$folder/sites")
+for site in $sites; do
+    users "leaf-$site-users.conf" --for-site "$site" "$@"
+    printf 'TENURE_NATS_LEAF=%s\n' "$(cat "$folder/nats-leaf-$site.seed")" > "$folder/leaf-$site.env"
+done
 cd "$folder"
 
 new_key() { # FILE
@@ -55,6 +86,10 @@ alternatives="subjectAltName=IP:127.0.0.1,DNS:$(echo "$names" | sed 's/,/,DNS:/g
 signed nats "$alternatives"
 signed gateway "$alternatives"
 signed admin "extendedKeyUsage=clientAuth"
+for site in $sites; do
+    signed "leaf-$site" "subjectAltName=DNS:leaf-$site"
+    chmod 644 "leaf-$site.crt" "leaf-$site-users.conf"
+done
 
 [ -s runs.key ] || openssl genpkey -algorithm ed25519 -out runs.key
 openssl pkey -in runs.key -pubout -out runs.pub

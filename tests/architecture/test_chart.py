@@ -9,7 +9,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from services.__main__ import ROLES
+from tenure.log.permissions import DOMAIN_API
 from tenure.runtime.settings.table import BY_PATH
+from tests.architecture.sources import ROOT
 from tests.checks.chart import CHART, load, render
 
 VERSIONS = ("1.28", "1.37")
@@ -115,6 +117,10 @@ def test_helm_makes_of_it_what_our_renderer_does() -> None:
 def test_the_values_for_other_charts_are_read_and_fit_the_log() -> None:
     nats, clickhouse = (load(CHART.parent / f"{name}-values.yaml") for name in ("nats", "clickhouse"))
     assert nats["config"]["jetstream"]["merge"]["sync_interval"] == "always"
+    assert nats["config"]["jetstream"]["merge"]["domain"] == DOMAIN_API.split(".")[1]
+    door, own = nats["config"]["leafnodes"], nats["config"]["nats"]
+    assert door["enabled"] and door["tls"] == own["tls"] and own["tls"]["enabled"]
+    assert f"nats-0:{door['port']}" in (ROOT / "deploy" / "nats" / "leaf.conf").read_text()
     assert nats["config"]["cluster"]["replicas"] == values()["log"]["replicas"] == 3
     assert int(nats["config"]["jetstream"]["fileStore"]["pvc"]["size"].removesuffix("Gi")) > values()["log"]["maxGib"]
     assert clickhouse["clickhouse"]["persistence"]["enabled"]

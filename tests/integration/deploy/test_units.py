@@ -24,7 +24,8 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
         text = unit.read_text()
         assert re.search(r"^ExecStart=/opt/tenure/bin/(tenure|nats-server) ", text, re.MULTILINE)
         (tmp_path / unit.name).write_text(text.replace("/opt/tenure/bin", str(tmp_path)))
-    names = [str(tmp_path / name) for name in ("tenure-agent.service", "tenure-nats.service", "tenure@placer.service")]
+    units = ("tenure-agent", "tenure-nats", "tenure-leaf", "tenure@placer")
+    names = [str(tmp_path / f"{unit}.service") for unit in units]
     (tmp_path / "tenure@placer.service").symlink_to(tmp_path / "tenure@.service")
     environment = {**os.environ, "SYSTEMD_LOG_LEVEL": "warning"}
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *names]
@@ -46,3 +47,16 @@ def test_every_role_has_a_port_of_its_own() -> None:
 def test_jobs_outlive_the_agent_and_have_control_groups_of_their_own() -> None:
     agent = (UNITS / "tenure-agent.service").read_text()
     assert "\nKillMode=process\n" in agent and "\nDelegate=yes\n" in agent and "\nUser=" not in agent
+
+
+def test_the_server_of_a_site_runs_as_those_of_the_log_but_keeps_nothing() -> None:
+    log, leaf = (
+        (UNITS / f"tenure-{name}.service").read_text().partition("[Service]\n")[2] for name in ("nats", "leaf")
+    )
+    own = set(leaf.splitlines()) - set(log.splitlines())
+    assert own == {
+        "ExecStart=/opt/tenure/bin/nats-server --config /etc/tenure/nats/leaf.conf",
+        "EnvironmentFile=/etc/tenure/nats/leaf.env",
+        "TimeoutStopSec=30s",
+    }
+    assert "StateDirectory" not in leaf
