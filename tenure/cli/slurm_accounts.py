@@ -169,6 +169,9 @@ def _write_below(accounts: Mapping[str, Account], parent: str, page: Page, *, in
         percent = f"{share_ppm * 100 / PPM:.4f}".rstrip("0").rstrip(".")
         page.lines += [f"{pad}{_word(name)}:", f"{pad}  share: {percent}"]
         here = f"{path}/{name}" if path else name
+        if raw[name] and not share_ppm:
+            small = f"{raw[name]} of {sum(raw.values())} is too little to be written"
+            page.notes.append(f"{here}: its share, {small}; here it has 0 percent: give it more, or leave it out")
         if name not in below:
             page.leaves[parent] = here
             _write_users(users, page, pad=pad, path=here)

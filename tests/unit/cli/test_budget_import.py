@@ -79,6 +79,20 @@ def test_shares_sum_to_all_and_nothing_is_all_alike(tmp_path: Path) -> None:
     assert {node.share_ppm for node in tree.nodes} == {142_857, 142_858}
 
 
+def test_a_share_that_becomes_nothing_is_told(tmp_path: Path) -> None:
+    text = HEADER + "root|||1\nlab|root||1\nbig|lab||3000000\nnone|lab||0\ntiny|lab||1\nsmall|lab||3\n"
+    text += "".join(f"{name}||ana|1\n" for name in ("big", "none", "tiny", "small"))
+    tree, notes = imported(text, tmp_path)
+    assert {node.path: node.share_ppm for node in tree.nodes if node.path != "lab"} == {
+        "lab/big": 999_999,
+        "lab/none": 0,
+        "lab/small": 1,
+        "lab/tiny": 0,
+    }
+    told = "lab/tiny: its share, 1 of 3000004 is too little to be written; here it has 0 percent: give it more, or leave"
+    assert [note.rpartition(" it out")[0] for note in notes] == [told], "none had nothing before, too"
+
+
 def test_an_account_that_is_called_direct_keeps_its_name(tmp_path: Path) -> None:
     text = HEADER + "root|||1\na|root||1\na||ana|1\ndirect|a||1\ndirect||bo|1\n"
     tree, _ = imported(text, tmp_path)
