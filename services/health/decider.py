@@ -43,14 +43,8 @@ def decide(state: State, now: Millis, *, silence: Silence, plug: Plug) -> Decisi
     timed = [name for name, due in state.timers.items() if due <= now]  # 2. whose time has come otherwise
     if not silent and not timed and not state.touched and not state.suspects:
         return Decision(assumes=core.position, facts=[], wake_at=_next_instant(state, silence))
-    late = [core.hosts[name] for name in state.suspects if now >= silence.lost_at(core.hosts[name], core)]
-    surveys = {name: silence.survey(core, now, cluster=name) for name in {host.spec.cluster: None for host in late}}
-    blocks = {
-        (cluster, block): silence.survey(core, now, cluster=cluster, block=block)
-        for cluster, block in {(host.spec.cluster, host.spec.block): None for host in late}
-    }
     mending, radius = Mending(policy=silence.policy, plug=plug, now=now), Radius(policy=silence.policy, core=core)
-    judge = Judge(silence=silence, mending=mending, radius=radius, core=core, now=now, surveys=surveys, blocks=blocks)
+    judge = Judge(silence=silence, mending=mending, radius=radius, core=core, now=now)
     facts: list[Fact] = []
     looked_at: list[Host] = []
     for name in sorted(state.touched | dict.fromkeys(silent) | dict.fromkeys(timed) | state.suspects):  # 3. the others

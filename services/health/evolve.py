@@ -41,6 +41,7 @@ def _host_registered(state: State, fact: HostRegistered, *, suspect_after_ms: Mi
         if host is None:
             host = state.core.hosts[spec.host] = Host(spec=spec, last_seen=fact.at)
         host.spec = spec
+        state.index(spec.host, host)
         _hear(host, fact.at, suspect_after_ms=suspect_after_ms)
         state.touched[spec.host] = None
 
@@ -135,15 +136,15 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
     if was_doubted and not host.is_doubted:
         state.touched.update(state.held_back)
     if was_at_work and host.state not in AT_WORK:
-        state.touch_lost()
+        state.touch_waiting()
     mass, cluster = state.core.mass_silence, host.spec.cluster
     was_mass = mass.pop(cluster, False) is None
     silent, watched = state.tally.get(cluster, (0, 0))
     if Survey(silent=silent, watched=watched, heard=watched - silent).is_mass:
         mass[cluster] = None
     elif was_mass:
-        state.core.followed_since = max(state.core.followed_since, fact.at)
-        state.touch_lost()
+        state.core.mass_over_at[cluster] = fact.at
+        state.touch_waiting()
 
 
 def _in_service(state: State, host: Host, fact: HostStateChanged) -> None:

@@ -157,11 +157,13 @@ class Core(msgspec.Struct, kw_only=True):
     last_beat: Millis = 0
     """The latest instant of any heartbeat."""
     followed_since: Millis = 0
-    """Since then some host's heartbeats came without a gap of `suspect_after`, and no mass silence was on record."""
+    """Since then some host's heartbeats came without a gap of `suspect_after`."""
     policy: Policy | None = None
     """The log's; None: it has none, and what the role was started with counts."""
     mass_silence: dict[str, None] = {}
     """Clusters of which most hosts are on record as silent: each has a network of its own."""
+    mass_over_at: dict[str, Millis] = {}
+    """When that was over last, by cluster."""
 
 
 class State:
@@ -218,9 +220,10 @@ class State:
         for name, host in self.core.hosts.items():
             self.index(name, host)
 
-    def touch_lost(self) -> None:
-        """The repair plug may have room for lost hosts that wait for it."""
-        self.touched.update((name, None) for name, host in self.core.hosts.items() if host.state is HostState.LOST)
+    def touch_waiting(self) -> None:
+        """The repair plug may take hosts that wait for it: lost ones, and drained ones of a cluster that was silent."""
+        waiting = (HostState.LOST, HostState.DRAINED)
+        self.touched.update((name, None) for name, host in self.core.hosts.items() if host.state in waiting)
 
     @property
     def position(self) -> Position:

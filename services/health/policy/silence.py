@@ -1,12 +1,12 @@
 """How long a host was silent, and when silence is evidence against it (S64, S66, S67).
 
-Four things keep an outage of ours from being read as a death of theirs:
+Five things keep an outage of ours from being read as a death of theirs:
 - only silence during which others were heard counts: not the time before this process started, nor a gap in which no
   heartbeat at all reached the log (an outage of the log, a suspended machine);
 - a host is lost only after it was *on record* as suspect for `lost_after - suspect_after`, and only by a decision that
   comes on time. One that comes later than `suspect_after` shows that this role was away at the deadline: it renews the
   suspicion instead, which gives every host the whole time again;
-- a host that was heard a moment ago is not lost, however long it is on record as suspect;
+- a host that was heard within `lost_after` is not lost, however long it is on record as suspect;
 - while most hosts of a cluster are silent at once, or all of a small one, none of it is lost: its network or the
   control plane is what failed. When that is over, silence is counted anew;
 - while a block is silent whole, it is its switch more likely than all of its hosts: they are lost only after
@@ -56,13 +56,13 @@ class Silence:
     policy: Policy
     started_at: Millis
 
-    def watched_since(self, core: Core) -> Millis:
-        """Since then hosts could be heard without a gap."""
-        return max(core.followed_since, self.started_at)
+    def watched_since(self, core: Core, cluster: str) -> Millis:
+        """Since then hosts of a cluster could be heard without a gap."""
+        return max(core.followed_since, self.started_at, core.mass_over_at.get(cluster, 0))
 
     def suspect_at(self, host: Host, core: Core) -> Millis:
         """When the host will have been silent for `suspect_after`."""
-        return max(host.last_seen, self.watched_since(core)) + self.policy.suspect_after_ms
+        return max(host.last_seen, self.watched_since(core, host.spec.cluster)) + self.policy.suspect_after_ms
 
     def is_silent(self, host: Host, core: Core, now: Millis) -> bool:
         """Whether it has been silent for `suspect_after`."""
@@ -77,13 +77,14 @@ class Silence:
         return now - host.last_seen < self.policy.suspect_after_ms
 
     def lost_at(self, host: Host, core: Core) -> Millis:
-        """When a suspect is lost if it stays silent. One that was heard is silent again first.
+        """When a suspect is lost if it stays silent.
 
-        The record may be older than what was heard: a health role that stood still may write its suspicion late.
+        The record may be older than what was heard: a health role that stood still may write its suspicion late, and
+        single beats that come through do not bring a host back.
         """
         rest = max(0, self.policy.lost_after_ms - self.policy.suspect_after_ms)
-        on_record = max(host.suspected_at, self.watched_since(core)) + rest
-        return max(on_record, host.last_seen + self.policy.suspect_after_ms)
+        on_record = max(host.suspected_at, self.watched_since(core, host.spec.cluster)) + rest
+        return max(on_record, host.last_seen + self.policy.lost_after_ms)
 
     def is_too_late(self, host: Host, core: Core, now: Millis) -> bool:
         """Whether this decision comes so long after `lost_at` that the role itself must have been away."""
@@ -91,7 +92,7 @@ class Silence:
 
     def is_block_waited_for(self, host: Host, core: Core, now: Millis) -> bool:
         """Whether a host of a block that is silent whole is not given up yet."""
-        return now < max(host.last_seen, self.watched_since(core)) + self.policy.block_lost_after_ms
+        return now < max(host.last_seen, self.watched_since(core, host.spec.cluster)) + self.policy.block_lost_after_ms
 
     def survey(self, core: Core, now: Millis, *, cluster: str, block: str | None = None) -> Survey:
         """Count the silent among the watched hosts of a cluster, or of one block of it, those included whose suspicion
@@ -103,7 +104,9 @@ class Silence:
             if host.spec.cluster == cluster and (block is None or host.spec.block == block)
         ]
         watched = [host for host in hosts if host.state in WATCHED]
-        suspects = [host for host in watched if host.state is HostState.SUSPECT and not host.is_held_up]
-        silent = [host for host in watched if host in suspects or self.is_silent(host, core, now)]
+        silent = sum(
+            (host.state is HostState.SUSPECT and not host.is_held_up) or self.is_silent(host, core, now)
+            for host in watched
+        )
         heard = sum(self.is_fresh(host, now) for host in hosts)
-        return Survey(silent=len(silent), watched=len(watched), heard=heard)
+        return Survey(silent=silent, watched=len(watched), heard=heard)

@@ -1,7 +1,7 @@
 """What a host's state should be now (P9 and the silence rule). None: as it is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from services.health.policy import evidence
 from services.health.policy.capacity import in_window
@@ -10,7 +10,7 @@ from services.health.policy.radius import Radius
 from services.health.policy.silence import Silence, Survey
 from services.health.policy.transitions import Verdict
 from services.health.state import Core, Host
-from tenure.domain.host import HostState
+from tenure.domain.host import HostSpec, HostState, RepairStep
 from tenure.domain.ids import FactId
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Number, Reason, Why
@@ -19,8 +19,8 @@ from tenure.domain.units import Millis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """The rules applied to one host at one instant. `surveys` and `blocks` are of the clusters, and of their blocks,
-    of which a host may be lost.
+    """The rules applied to one host at one instant. `surveys` and `blocks`: of clusters, and of their blocks, as they
+    were asked for.
     """
 
     silence: Silence
@@ -28,8 +28,8 @@ class Judge:
     radius: Radius
     core: Core
     now: Millis
-    surveys: Mapping[str, Survey]
-    blocks: Mapping[tuple[str, str], Survey]
+    surveys: dict[str, Survey] = field(default_factory=dict)
+    blocks: dict[tuple[str, str], Survey] = field(default_factory=dict)
 
     def judge(self, host: Host) -> Verdict | None:
         """The verdict on one host, by its present state."""
@@ -47,7 +47,8 @@ class Judge:
             case HostState.LOST:
                 return (None if host.strange_runs else self._back(host)) or self._to_repair(host)
             case _:
-                return self.mending.mend(host, heard=self.silence.is_heard(host, self.now) and not host.strange_runs)
+                heard = self.silence.is_heard(host, self.now) and not host.strange_runs
+                return self._unless_at_rest(host, self.mending.mend(host, heard=heard))
 
     def _policy(self, host: Host) -> Policy:
         """What counts in its cluster."""
@@ -158,8 +159,29 @@ class Judge:
         """S66, S67: while most hosts of its cluster are silent nothing is drained by evidence: is it our fault?"""
         if host.spec.cluster not in self.core.mass_silence:
             return None
-        survey = self.silence.survey(self.core, self.now, cluster=host.spec.cluster)
+        survey = self._survey(host.spec.cluster)
         return {"hosts_silent": survey.silent, "hosts_watched": survey.watched}
+
+    def _survey(self, cluster: str) -> Survey:
+        if cluster not in self.surveys:
+            self.surveys[cluster] = self.silence.survey(self.core, self.now, cluster=cluster)
+        return self.surveys[cluster]
+
+    def _block(self, spec: HostSpec) -> Survey:
+        name = spec.cluster, spec.block
+        if name not in self.blocks:
+            self.blocks[name] = self.silence.survey(self.core, self.now, cluster=spec.cluster, block=spec.block)
+        return self.blocks[name]
+
+    def _is_off(self, host: Host) -> bool:
+        """Automation is turned off in its cluster."""
+        return not self.silence.policy.of_cluster(host.spec.cluster).automation_share
+
+    def _unless_at_rest(self, host: Host, verdict: Verdict | None) -> Verdict | None:
+        """The verdict, but the repair plug is asked for nothing while automation rests or is off."""
+        if verdict is None or verdict.asks is not RepairStep.REPAIR:
+            return verdict
+        return None if self._is_off(host) or self._frozen(host) is not None else verdict
 
     def _draining(self, host: Host) -> Verdict | None:
         drain = host.drain
@@ -176,7 +198,7 @@ class Judge:
     def _graver(self, host: Host) -> Verdict | None:
         """A host that drains has lost a GPU meanwhile: its runs cannot go on."""
         found = None if host.said_fatal else evidence.weigh(host, self.core, self.now, policy=self._policy(host))
-        if found is None or not found.fatal or self._frozen(host) is not None:
+        if found is None or not found.fatal or self._is_off(host) or self._frozen(host) is not None:
             return None
         numbers = {**found.numbers, "runs": len(host.runs), "fatal": True}
         assert host.drain is not None, "only a draining host is judged so"
@@ -210,14 +232,14 @@ class Judge:
         lost_at = self.silence.lost_at(host, self.core)
         if self.now < lost_at:
             return None
-        survey = self.surveys[host.spec.cluster]
+        survey = self._survey(host.spec.cluster)
         numbers: dict[str, Number] = {
             "silent_ms": self.now - host.last_seen,
             "lost_after_ms": self.silence.policy.lost_after_ms,
             "hosts_silent": survey.silent,
             "hosts_watched": survey.watched,
         }
-        block = self.blocks[host.spec.cluster, host.spec.block]
+        block = self._block(host.spec)
         waits = block.is_whole and self.silence.is_block_waited_for(host, self.core, self.now)
         if waits:
             numbers |= {"block_silent": block.silent, "block_lost_after_ms": self.silence.policy.block_lost_after_ms}

@@ -28,7 +28,7 @@ from tests.checks.invariants import check_log
 from tests.property.test_promises import met_promises
 from tests.simulation.whole.plan import POLICY
 
-SUSPECT_AFTER: Millis = build_policy(POLICY).suspect_after_ms
+LOST_AFTER: Millis = build_policy(POLICY).lost_after_ms
 CALM_LATE_MAX: Millis = MINUTE
 """What short crashes and slow roads may add to the start of a gang whose time has come."""
 
@@ -75,7 +75,7 @@ def check_losses(facts: Iterable[Fact]) -> None:
     for fact in facts:
         if isinstance(fact, HostStateChanged) and fact.why.reason is Reason.HOST_SILENT_TOO_LONG:
             silent_ms = int(fact.why.numbers["silent_ms"] or 0)
-            assert silent_ms >= SUSPECT_AFTER, f"P2: {fact.host} is lost, and was heard {silent_ms} ms before"
+            assert silent_ms >= LOST_AFTER, f"P2: {fact.host} is lost, and was heard {silent_ms} ms before"
 
 
 def check_service(facts: Iterable[Fact]) -> None:

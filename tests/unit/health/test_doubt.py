@@ -1,12 +1,16 @@
 """Evidence that is not confirmed: nothing starts on the host, nothing on it ends, and not on too many (S63, P9)."""
 
+from dataclasses import replace
+
+from services.health.policy.mending import Plug
 from services.health.policy.radius import allowed
 from tenure.domain.host import HostState
-from tenure.domain.ids import HostId
+from tenure.domain.ids import HostId, UserName
 from tenure.domain.reasons import Reason
 from tenure.domain.severity import Severity
 from tenure.domain.units import MINUTE
 from tenure.events.hosts import CapacityChanged
+from tenure.events.policy import PolicyChanged
 from tenure.events.reports import HealthSignal, HostSignal
 from tests.unit.health.ward import Ward
 
@@ -71,3 +75,38 @@ def test_silence_of_a_doubted_host_is_silence() -> None:
     complain(ward, "h0")
     ward.live(10 * MINUTE, *ward.names[1:])
     assert ward.state("h0") is HostState.LOST
+
+
+def drained_during_a_mass_silence(ward: Ward) -> None:
+    """Drained on evidence, empty when most hosts are silent."""
+    ward.assign("j.1", "h0")
+    complain(ward, "h0")
+    ward.live(2 * MINUTE, *ward.names)
+    assert ward.state("h0") is DRAINING
+    ward.live(MINUTE, "h0")
+    ward.end("j.1")
+    ward.live(MINUTE, "h0")
+
+
+def test_the_plug_is_asked_for_nothing_while_most_hosts_are_silent() -> None:
+    """S66: a reboot is not what an outage of the network needs."""
+    ward = Ward(plug=Plug(repairs=True))
+    drained_during_a_mass_silence(ward)
+    assert ward.state("h0") is HostState.DRAINED
+    ward.live(2 * MINUTE, *ward.names)
+    assert ward.state("h0") is HostState.REPAIRING, "now they are heard again"
+
+
+def test_the_plug_is_asked_for_nothing_while_automation_is_off() -> None:
+    ward = Ward(plug=Plug(repairs=True))
+    ward.assign("j.1", "h0")
+    complain(ward, "h0")
+    ward.live(2 * MINUTE, *ward.names)
+    off = replace(ward.policy, automation_share=0)
+    ward.say(PolicyChanged(at=ward.now, policy=off, by=UserName("op")))
+    ward.end("j.1")
+    ward.live(MINUTE, *ward.names)
+    assert ward.state("h0") is HostState.DRAINED
+    ward.say(PolicyChanged(at=ward.now, policy=ward.policy, by=UserName("op")))
+    ward.live(MINUTE, *ward.names)
+    assert ward.state("h0") is HostState.REPAIRING

@@ -4,6 +4,7 @@ import pytest
 
 from services.health.decider import role
 from services.health.policy.transitions import IllegalTransitionError
+from services.health.state import dump, load
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId, Position, UserName
 from tenure.domain.policy import Policy
@@ -236,6 +237,40 @@ def test_a_drained_host_that_is_heard_shows_that_the_way_to_its_cluster_is_open(
     assert ward.state("h1") is HostState.DRAINED
     ward.live(5 * MINUTE, "h1")
     assert ward.state("h0") is LOST
+
+
+def test_a_small_cluster_that_flaps_keeps_nobody_elsewhere_from_being_lost() -> None:
+    ward = Ward()
+    ward.register("dev", cluster="dev", block="dev")
+    ward.live(2 * BEAT, "dev", *ward.names)
+    for _ in range(3):
+        ward.live(40 * SECOND, *OTHERS)
+        ward.live(3 * MINUTE, "dev", *OTHERS)
+    assert ward.states("dev").count(SUSPECT) == 3, "each time a mass, and over"
+    assert ward.state("h0") is LOST
+
+
+def test_a_host_of_which_a_beat_comes_now_and_then_is_not_lost() -> None:
+    """S64: fewer beats than it takes to be well, and never a silence of `lost_after`."""
+    ward = Ward()
+    for _ in range(30):
+        ward.live(55 * SECOND, *OTHERS)
+        ward.live(BEAT, "h0", *OTHERS)
+    assert ward.state("h0") is SUSPECT and ward.capacity("h0") == 8
+    ward.live(ward.policy.lost_after_ms, *OTHERS)
+    assert ward.state("h0") is LOST
+    silent, limit = (ward.changes("h0")[-1].why.numbers[name] for name in ("silent_ms", "lost_after_ms"))
+    assert isinstance(silent, int) and isinstance(limit, int) and silent >= limit, "the record is what was promised"
+
+
+def test_a_host_that_registers_in_another_cluster_counts_there() -> None:
+    """I6: as after a restart from a snapshot."""
+    ward = Ward(hosts=7)
+    ward.live(MINUTE, *ward.names[3:])
+    ward.register(*ward.names[:3], cluster="d")
+    ward.decide()
+    folded = ward.actor.state.tally
+    assert {name: counts for name, counts in folded.items() if any(counts)} == load(dump(ward.actor.state)).tally
 
 
 def test_an_outage_of_the_log_is_no_evidence() -> None:

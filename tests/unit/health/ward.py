@@ -2,7 +2,8 @@
 
 import msgspec
 
-from services.health.decider import role
+from services.health.decider import NO_PLUG, role
+from services.health.policy.mending import Plug
 from simulator.actor import Actor
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import BudgetPath, FactId, HostId, JobId, RunId, UserName
@@ -23,11 +24,13 @@ START = 1_000 * SECOND
 class Ward:
     """Hosts `h0`, `h1`, ... of 8 GPUs, registered and heard at `START`. Time passes in beats."""
 
-    def __init__(self, *, hosts: int = 4, started_at: Millis = 0) -> None:
+    def __init__(
+        self, *, hosts: int = 4, started_at: Millis = 0, policy: Policy | None = None, plug: Plug = NO_PLUG
+    ) -> None:
         self.log = MemoryLog()
-        self.policy = Policy()
+        self.policy = policy or Policy()
         self.started_at = started_at
-        self.actor = Actor(role(self.policy, started_at=started_at), self.log, cluster="test")
+        self.actor = Actor(role(self.policy, started_at=started_at, plug=plug), self.log, cluster="test")
         self.now: Millis = START
         self.names = [HostId(f"h{index}") for index in range(hosts)]
         self._count = 0
@@ -42,10 +45,10 @@ class Ward:
         self.log.append_now([msgspec.structs.replace(fact, id=fact_id)])
         return fact_id
 
-    def register(self, *hosts: str, gpu_type: str = "H100", block: str = "b") -> None:
+    def register(self, *hosts: str, gpu_type: str = "H100", block: str = "b", cluster: str = "c") -> None:
         """An agent starts and speaks for these hosts."""
         specs = tuple(
-            HostSpec(host=HostId(host), gpus=8, gpu_type=gpu_type, block=block, cluster="c") for host in hosts
+            HostSpec(host=HostId(host), gpus=8, gpu_type=gpu_type, block=block, cluster=cluster) for host in hosts
         )
         self.say(HostRegistered(at=self.now, agent="a", hosts=specs))
 
