@@ -11,7 +11,7 @@ from services.placer.blocks import Block, Layout, Layouts, PoolName, change_coun
 from services.placer.core import masks_of
 from tenure.domain.ids import HostId
 from tenure.domain.job import HostChoice, Placement, Topology, Wanted
-from tenure.domain.rates import MILLI
+from tenure.domain.rates import milli_of
 
 
 class Tally:
@@ -235,7 +235,7 @@ class Room:
         wanted = asked.wanted
         pools = [item for item in self.pools.items() if wanted.accepts(item[0])]
         if self.rates_milli:
-            pools.sort(key=lambda item: self.rates_milli.get(item[0][1], MILLI))
+            pools.sort(key=lambda item: milli_of(self.rates_milli, item[0][1]))
         choice = asked.choice
         return pools if choice is None else list(self._chosen(pools, choice))
 

@@ -132,7 +132,7 @@ class State:
 
     def set_rates(self, rates: dict[str, int], *, at: Millis, are_first: bool) -> None:
         """Rates that were changed at an instant; the first that a log has count for all of it."""
-        if dict(self.rates.newest) == rates:
+        if self.rates.are_newest(rates):
             return
         if are_first:
             self.rates.begin_with(rates)

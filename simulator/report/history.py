@@ -107,9 +107,15 @@ class History:
         """As the ranker has it: a log's first policy counts for all that came before."""
         if not self._has_policy:
             self.rates.begin_with(rates_milli)
-        elif dict(self.rates.newest) != dict(rates_milli):
+        else:
             self.rates.change(rates_milli, at=at)
         self._has_policy = True
+
+    @property
+    def types(self) -> frozenset[str]:
+        """The GPU types that hosts have or that jobs ask for."""
+        asked = (job.wanted.gpu_type for job in self.jobs.values())
+        return frozenset({*(pool[1] for pool in self.pools.values()), *filter(None, asked)})
 
     def type_of(self, hosts: Iterable[HostId]) -> str:
         """The GPU type of a gang, which lies in one pool."""

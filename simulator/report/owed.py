@@ -27,8 +27,8 @@ class Books:
         eras = [at for at, _ in history.trees if at <= until]
         self._cuts = sorted({*self._hours, *edges, *eras, until})
         self._index = {cut: index for index, cut in enumerate(self._cuts)}
-        self._weighing = Weighing(history.rates)
-        self._offered = self._sums(_offered_steps(history, Weighing(Rates({}))), unit=1)
+        self._weighing = Weighing(history.rates, history.types)
+        self._offered = self._sums(_offered_steps(history, Weighing(Rates({}), ())), unit=1)
         self._available = self._sums(_offered_steps(history, self._weighing), unit=self._weighing.unit)
         self._entitled = self._entitlements(history)
         self._demand = self._read(_demand_steps(history, self._weighing))

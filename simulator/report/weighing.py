@@ -1,6 +1,6 @@
 """GPU-time in the unit of account: steps of GPUs of a type become steps of weight, by the rates of each time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tenure.domain.rates import MILLI, Rates
 from tenure.domain.units import Millis
@@ -9,11 +9,12 @@ Steps = Iterator[tuple[Millis, int]]
 
 
 class Weighing:
-    """The rates of a log. Without any, weights are GPUs; with some, thousandths (`unit`)."""
+    """The rates of a log. Where all types cost 1, weights are GPUs, otherwise thousandths (`unit`)."""
 
-    def __init__(self, rates: Rates) -> None:
+    def __init__(self, rates: Rates, types: Iterable[str]) -> None:
+        """`types`: those that were there or asked for."""
         self._rates = rates
-        self.plain = all(milli == MILLI for _, of_types in rates.eras for milli in of_types.values())
+        self.plain = all(era.get(gpu_type, MILLI) == MILLI for gpu_type in types for _, era in rates.eras)
         self.unit = 1 if self.plain else MILLI
 
     def steps(self, at: Millis, types: Sequence[str], gpus: int) -> Steps:

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, get_type_hints
 
+from tenure.domain.host import CPU
 from tenure.domain.names import check_word
 from tenure.domain.nearest import did_you_mean, listed, unknown_key
-from tenure.domain.rates import MILLI, RATE_LEAST, RATE_MOST
+from tenure.domain.rates import DEFAULT_MILLI, MILLI, RATE_LEAST, RATE_MOST, milli_of
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import DAY, HOUR, MINUTE, SECOND, Millis, format_duration
 
@@ -217,13 +218,13 @@ class Policy:
         ),
     ] = 2_000
     rates_milli: Mapping[str, int] = field(default_factory=dict)
-    """By GPU type what an hour of it costs, in thousandths of an hour of the unit of account. Not named: 1,000."""
+    """By GPU type what an hour costs, in thousandths of an hour of the unit of account. Not named: see `rate_milli`."""
     clusters: Mapping[str, Mapping[str, int | float]] = field(default_factory=dict)
     """By cluster of hosts what counts there instead: knobs of `OF_CLUSTER` by the names of their fields."""
 
     def rate_milli(self, gpu_type: str) -> int:
         """What a GPU of this type weighs in the accounts, in thousandths."""
-        return self.rates_milli.get(gpu_type, MILLI)
+        return milli_of(self.rates_milli, gpu_type)
 
     def of_cluster(self, cluster: str) -> "Policy":
         """The policy as it counts in a cluster of hosts."""
@@ -251,8 +252,8 @@ KNOBS: Mapping[str, Knob] = {
 }
 """Every knob that has one value, by the name of its field."""
 MAPPINGS: Mapping[str, str] = {
-    RATES: "by GPU type what an hour of it costs in the unit of account (P1-P3); a type that is not named costs 1. A "
-    "change counts from the next full hour on",
+    RATES: "by GPU type what an hour of it costs in the unit of account (P1-P3); a type that is not named costs 1, a "
+    f"CPU {DEFAULT_MILLI[CPU] / MILLI:.10g}. A change counts from the next full hour on",
     CLUSTERS: "by cluster of hosts what counts there instead, of "
     + ", ".join(name.removesuffix(UNIT) for name in OF_CLUSTER),
 }

@@ -8,10 +8,14 @@ backwards: what was held before that keeps the rate it had (docs/decisions/0023-
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
+from tenure.domain.host import CPU
 from tenure.domain.units import HOUR, GpuMillis, Millis
 
 MILLI = 1_000
 """A rate of 1."""
+DEFAULT_MILLI: Mapping[str, int] = {CPU: 20}
+"""Of types that cost another than 1 while no rate names them: a host of 48 CPUs costs about a GPU. In ClickHouse
+`default_rates` (`deploy/clickhouse/013_rates.sql`) says the same."""
 RATE_LEAST, RATE_MOST = 1, 1_000 * MILLI
 """A thousandth to a thousand."""
 
@@ -19,6 +23,11 @@ MilliGpuMillis = int
 """Thousandths of a GPU-millisecond of the unit of account: what weighed amounts are kept in."""
 Era = tuple[Millis, int]
 """An instant, and the rate from then on in thousandths."""
+
+
+def milli_of(rates: Mapping[str, int], gpu_type: str) -> int:
+    """The rate of a type in thousandths, where `rates` are those that people gave."""
+    return rates.get(gpu_type, DEFAULT_MILLI.get(gpu_type, MILLI))
 
 
 def weighed(gpu_ms: GpuMillis, *, milli: int) -> GpuMillis:
@@ -37,12 +46,15 @@ def counts_from(changed_at: Millis) -> Millis:
 
 
 class Rates:
-    """The rates of every type over time. The first ones count for all that came before."""
+    """The rates of every type over time. The first ones count for all that came before.
+
+    Those of each time name the types with a default, too; a type that is not in them costs 1.
+    """
 
     __slots__ = ("_by_type", "_instants", "eras")
 
     def __init__(self, first: Mapping[str, int]) -> None:
-        self.eras: list[tuple[Millis, Mapping[str, int]]] = [(0, dict(first))]
+        self.eras: list[tuple[Millis, Mapping[str, int]]] = [(0, {**DEFAULT_MILLI, **first})]
         self._instants: list[Millis] = []
         self._by_type: dict[str, tuple[Era, ...]] = {}
 
@@ -56,17 +68,23 @@ class Rates:
         """The rates that were said last."""
         return self.eras[-1][1]
 
+    def are_newest(self, rates: Mapping[str, int]) -> bool:
+        """Whether these were said last."""
+        return dict(self.newest) == {**DEFAULT_MILLI, **rates}
+
     def begin_with(self, rates: Mapping[str, int]) -> None:
         """These are the rates of all that came before."""
-        self.eras = [(0, dict(rates))]
+        self.eras = [(0, {**DEFAULT_MILLI, **rates})]
         self._index()
 
     def change(self, rates: Mapping[str, int], *, at: Millis) -> None:
-        """They were changed at an instant; they count from the next full hour on."""
+        """They were changed at an instant; they count from the next full hour on. The same ones change nothing."""
+        if self.are_newest(rates):
+            return
         since = max(counts_from(at), self.eras[-1][0])
         if self.eras[-1][0] == since:
             self.eras.pop()
-        self.eras.append((since, dict(rates)))
+        self.eras.append((since, {**DEFAULT_MILLI, **rates}))
         self._index()
 
     def forget(self, before: Millis) -> None:

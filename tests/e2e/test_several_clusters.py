@@ -83,7 +83,7 @@ def test_a_job_asks_for_gpus_or_for_cpus(system: CommandLine, options: tuple[str
 def test_rates_change_while_it_runs(system: CommandLine, tmp_path: Path) -> None:
     assert {each["knob"]: each["after"] for each in _apply(system, "rates={B200: 3}")} == {
         "rates.B200": "3",
-        "rates.CPU": "1",
+        "rates.CPU": "0.02",
     }
     assert system.json("config", "policy")["knobs"]["rates"] == "{B200: 3}"
     file = tmp_path / "tenure.yaml"

@@ -10,6 +10,7 @@ from functools import cached_property
 from services.placer.loose import Bunch
 from services.placer.standings import Standings
 from services.placer.state import State
+from tenure.domain.host import CPU
 from tenure.domain.ids import BudgetPath, RunId
 from tenure.domain.policy import Policy
 from tenure.domain.rates import MILLI, MilliGpuMillis, to_account
@@ -27,6 +28,7 @@ class Outlook:
         self.instants = range(now, now + policy.promise_horizon_ms + 1, STEP)
         self._state, self._now = state, now
         self._beyond: dict[BudgetPath, list[MilliGpuMillis]] | None = None
+        self._costs_alike = not policy.rates_milli and all(pool[1] != CPU for pool in state.layouts.of_pool)
         self._ratios: dict[tuple[BudgetPath, Millis], float] = {}
 
     def ratio(self, path: BudgetPath, at: Millis, *, less: GpuMillis = 0) -> float:
@@ -61,12 +63,12 @@ class Outlook:
 
     def _weight(self, bunch: Bunch) -> int:
         """GPUs of a bunch, weighed by their rates in thousandths."""
-        if not self.policy.rates_milli:
+        if self._costs_alike:
             return bunch.gpus * MILLI
         return sum([gpus * self._milli(run) for run, ((gpus, _), _) in bunch.runs.items()])
 
     def _milli(self, run: RunId) -> int:
-        if not self.policy.rates_milli:
+        if self._costs_alike:
             return MILLI
         return self.policy.rate_milli(self._state.core.type_of(self._state.core.runs[run].placement))
 

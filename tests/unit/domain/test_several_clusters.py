@@ -75,6 +75,7 @@ def test_differences_between_policies_are_named_entry_by_entry() -> None:
     told = [(in_words(name, value_of(before, name)), in_words(name, value_of(after, name))) for name in names]
     assert told == [("2.5", "3"), ("3", "7"), ("2h", "8h")]
     assert changes(before, before) == ()
+    assert [value_of(policy, "rates.CPU") for policy in (before, Policy(rates_milli={"CPU": 1_000}))] == [20, 1_000]
     assert [value_in_words(policy, names[1]) for policy in (before, after)] == ["3 (as everywhere)", "7"]
     assert mapping_in_words("rates", before) == "{A100: 0.5, B200: 2.5}"
     assert mapping_in_words("clusters", before) == "{dev: {min_runtime_cap: 2h}}"
@@ -103,6 +104,8 @@ def test_rates_over_time() -> None:
     rates.change({"B200": 4_000}, at=HOUR + 2)  # within the same hour: the last word counts
     assert [rates.milli_at("B200", at) for at in (0, 2 * HOUR - 1, 2 * HOUR)] == [2_000, 2_000, 4_000]
     assert (rates.milli_at("H100", HOUR), rates.newest_milli("B200")) == (1_000, 4_000)
+    assert [rates.milli_at("CPU", at) for at in (0, 2 * HOUR)] == [20, 20], "its own while none is given"
+    rates.change({"B200": 4_000}, at=5 * HOUR)  # says nothing new
     assert (rates.next_change(HOUR), rates.next_change(2 * HOUR)) == (2 * HOUR, None)
     rates.forget(2 * HOUR)
     assert rates.of_type("B200") == ((2 * HOUR, 4_000),)

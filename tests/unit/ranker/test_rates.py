@@ -161,3 +161,16 @@ def test_slots_cost_a_part_of_a_gpu() -> None:
     scene.run("session", hosts=["dev"])
     found = scene.standing("a", HOUR)
     assert (found.charged_gpu_ms, found.entitlement_gpu_ms) == (HOUR * 8 // 10, HOUR * 516 // 10)
+
+
+def test_without_rates_a_cpu_costs_a_fiftieth_of_a_gpu() -> None:
+    """16 H100 and 64 cpus: 16 + 64 x 0.02 = 17.28 of account, whatever other types cost."""
+    for rates in ({}, {"B200": 3_000}):
+        scene = Scene({"a": 50, "b": 50}, gpus=16, policy=replace(POLICY, rates_milli=rates))
+        scene.capacity(64, host="dev", gpu_type="CPU")
+        scene.job("session", "a", gpus=50, gpu_type="CPU", min_runtime_ms=2 * HOUR)
+        assert added(scene, "session") == 2
+        scene.run("session", hosts=["dev"])
+        found = scene.standing("a", HOUR)
+        assert (found.charged_gpu_ms, found.commitment_gpu_ms) == (HOUR, HOUR)
+        assert found.entitlement_gpu_ms == HOUR * 864 // 100

@@ -56,3 +56,13 @@ def test_rates_of_one_change_nothing() -> None:
     tale.job("j", 0)
     tale.start("j.1", 0.3, host="h1")
     assert tale.report(end=2) == tale.report(end=2, rates_milli={"B200": 1_000})
+
+
+def test_without_rates_a_cpu_costs_a_fiftieth_of_a_gpu() -> None:
+    """For two hours a holds 8 CPUs beside 8 H100: 8 + 8 x 0.02 are offered an hour, and 0.16 are wanted and held."""
+    tale = Tale()
+    tale.host("h1", gpu_type="CPU")
+    tale.job("j", 0, contract=2, gpu_type="CPU")
+    tale.start("j.1", 0, host="h1")
+    leaf = budget(tale.report(end=2), "a")
+    assert (leaf.delivered_gpu_hours, leaf.owed_gpu_hours) == (0.32, 0.32)
