@@ -8,6 +8,7 @@ import pytest
 from services.agent.own_address import own_address
 from tenure.domain.refusal import Refusal
 from tenure.log.access import Access
+from tests.unit.agent.test_start_options import hosts_of
 
 PORT = 4222
 
@@ -40,6 +41,11 @@ def own() -> str:
 
 def test_it_is_the_one_towards_the_log(own: str) -> None:
     assert own_address(None, Access(url=f"tls://{own}:{PORT}")) == own
+
+
+def test_the_agents_real_host_is_told_with_it(own: str) -> None:
+    (host,) = hosts_of("--provider", "cpus", "--nats", f"nats://{own}:{PORT}", "--nats-insecure")
+    assert host.address == own
 
 
 def test_a_server_on_this_machine_does_not_hide_those_elsewhere(own: str, monkeypatch: pytest.MonkeyPatch) -> None:

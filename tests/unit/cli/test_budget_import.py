@@ -89,7 +89,9 @@ def test_a_share_that_becomes_nothing_is_told(tmp_path: Path) -> None:
         "lab/small": 1,
         "lab/tiny": 0,
     }
-    told = "lab/tiny: its share, 1 of 3000004 is too little to be written; here it has 0 percent: give it more, or leave"
+    told = (
+        "lab/tiny: its share, 1 of 3000004 is too little to be written; here it has 0 percent: give it more, or leave"
+    )
     assert [note.rpartition(" it out")[0] for note in notes] == [told], "none had nothing before, too"
 
 
