@@ -16,6 +16,8 @@ from tenure.events.placing import JobFinished, RunEnded, RunStarted
 from tenure.events.policy import PolicyChanged
 from tenure.events.reports import CheckpointReported, HostRegistered
 
+Pool = tuple[str, str]
+"""A cluster of hosts and a GPU type."""
 NO_RATES: Mapping[str, int] = {}
 
 
@@ -56,6 +58,7 @@ class RunStory:
         "charged",
         "checkpoint",
         "ended_at",
+        "gpu_type",
         "gpus",
         "hosts",
         "job",
@@ -64,8 +67,10 @@ class RunStory:
         "started_at",
     )
 
-    def __init__(self, fact: RunStarted, job: JobStory) -> None:
+    def __init__(self, fact: RunStarted, job: JobStory, *, gpu_type: str) -> None:
         self.job: JobStory = job
+        self.gpu_type: str = gpu_type
+        """Of its hosts, when it started."""
         self.started_at: Millis = fact.at
         self.hosts = fact.hosts
         self.gpus: int = job.gpus
@@ -89,10 +94,12 @@ class History:
         self._has_policy = False
         self.hosts: dict[HostId, tuple[Millis, int]] = {}
         """When each host was first there, and its GPUs."""
-        self.pools: dict[HostId, tuple[str, str]] = {}
-        """Cluster and GPU type of each host."""
         self.capacity: list[tuple[Millis, HostId, int]] = []
         """From when on which host offers how many GPUs."""
+        self.offered: list[tuple[Millis, Pool, int]] = []
+        """So many GPUs more or less that a pool offers, from when on."""
+        self._pools: dict[HostId, tuple[Pool, int]] = {}
+        """The pool that each host is in, and the GPUs it offers there."""
         self.trees: list[tuple[Millis, BudgetTree]] = []
         self.jobs: dict[JobId, JobStory] = {}
         self.runs: dict[RunId, RunStory] = {}
@@ -118,14 +125,25 @@ class History:
         return frozenset({*(pool[1] for pool in self.pools.values()), *filter(None, asked)})
 
     def type_of(self, hosts: Iterable[HostId]) -> str:
-        """The GPU type of a gang, which lies in one pool."""
-        return next((self.pools[host][1] for host in hosts if host in self.pools), "")
+        """The GPU type that a gang has now, which lies in one pool."""
+        return next((self._pools[host][0][1] for host in hosts if host in self._pools), "")
+
+    def put(self, host: HostId, *, at: Millis, cluster: str = "", gpu_type: str = "", gpus: int | None = None) -> None:
+        """The host is in this pool from an instant on, and offers so many GPUs; what is left out stays as it was."""
+        before, had = self._pools.get(host, (("", ""), 0))
+        pool = (cluster or before[0], gpu_type or before[1])
+        offers = had if gpus is None else gpus
+        self._pools[host] = pool, offers
+        if pool == before:
+            self.offered.append((at, pool, offers - had))
+        else:
+            self.offered += [(at, before, -had), (at, pool, offers)]
 
 
 def _registered(history: History, fact: HostRegistered) -> None:
     for spec in fact.hosts:
         history.hosts.setdefault(spec.host, (fact.at, spec.gpus))
-        history.pools[spec.host] = (spec.cluster, spec.gpu_type)
+        history.put(spec.host, at=fact.at, cluster=spec.cluster)
 
 
 def _policy(history: History, fact: PolicyChanged) -> None:
@@ -134,6 +152,7 @@ def _policy(history: History, fact: PolicyChanged) -> None:
 
 def _capacity(history: History, fact: CapacityChanged) -> None:
     history.capacity.append((fact.at, fact.host, fact.gpus))
+    history.put(fact.host, at=fact.at, gpu_type=fact.gpu_type, gpus=fact.gpus)
 
 
 def _tree(history: History, fact: BudgetTreeChanged) -> None:
@@ -146,7 +165,7 @@ def _admitted(history: History, fact: JobAdmitted) -> None:
 
 def _started(history: History, fact: RunStarted) -> None:
     job = history.jobs[fact.job]
-    history.runs[fact.run] = RunStory(fact, job)
+    history.runs[fact.run] = RunStory(fact, job, gpu_type=history.type_of(fact.hosts))
     if job.started_at is None:
         job.started_at = fact.at
 

@@ -2,16 +2,18 @@
 
 Owed is, hour by hour, the smaller of the leaf's share of the available capacity and its demand: both are sums over the
 hour, by the tree that was in force. An hour that the asked window cuts counts with what of it lies inside. All of it is
-in the unit of account; a job wants GPUs at the rate of the type it names, or of the cheapest that it could run on.
+in the unit of account; a job wants GPUs at the rate of the type it names, or of the
+cheapest that it accepts of those that hosts offered in that hour; of none at 1.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from simulator.report.history import History
+from simulator.report.history import History, Pool
 from simulator.report.meter import Meter
 from simulator.report.weighing import Weighing
-from tenure.domain.ids import BudgetPath, HostId
+from tenure.domain.ids import BudgetPath
+from tenure.domain.job import Wanted
 from tenure.domain.rates import Rates
 from tenure.domain.units import HOUR, GpuMillis, Millis
 
@@ -115,22 +117,48 @@ def _in_unit(meter: Meter, unit: int) -> Sums:
 
 def _offered_steps(history: History, weighing: Weighing) -> Iterable[tuple[Millis, int]]:
     """What hosts offer."""
-    offered: dict[HostId, int] = {}
-    for at, host, gpus in history.capacity:
-        change = gpus - offered.get(host, 0)
-        offered[host] = gpus
-        yield from weighing.steps(at, [history.type_of([host])], change)
+    for at, (_, gpu_type), change in history.offered:
+        yield from weighing.steps(at, [(0, [gpu_type])], change)
 
 
 def _demand_steps(history: History, weighing: Weighing) -> Iterable[tuple[BudgetPath, Millis, int]]:
     """Allocated jobs, from submission to their end, queued or running."""
-    pools = sorted(set(history.pools.values()))
+    pools = pools_by_hour(history.offered)
+    known: dict[Wanted, Sequence[tuple[Millis, Sequence[str]]]] = {}
     for job in history.jobs.values():
         if job.allocated:
-            types = [pool[1] for pool in pools if job.wanted.accepts(pool)]
+            types = known.get(job.wanted)
+            if types is None:
+                types = known[job.wanted] = _types(job.wanted, pools)
             yield from _of(job.budget, weighing.steps(job.submitted_at, types, job.gpus))
             if job.finished_at is not None:
                 yield from _of(job.budget, weighing.steps(job.finished_at, types, -job.gpus))
+
+
+def pools_by_hour(offered: Iterable[tuple[Millis, Pool, int]]) -> list[tuple[Millis, frozenset[Pool]]]:
+    """The pools that offer anything at some time of an hour, from which full hour on; oldest first, from 0 on."""
+    steps: dict[Millis, dict[Pool, int]] = {0: {}}
+    for at, pool, change in offered:
+        of_time = steps.setdefault(at, {})
+        of_time[pool] = of_time.get(pool, 0) + change
+    gpus: dict[Pool, int] = {}
+    of_hour: dict[Millis, set[Pool]] = {}
+    for at in sorted(steps):
+        hour = at // HOUR * HOUR
+        before = {pool for pool, count in gpus.items() if count > 0}
+        for pool, change in steps[at].items():
+            gpus[pool] = gpus.get(pool, 0) + change
+        there = {pool for pool, count in gpus.items() if count > 0}
+        of_hour[hour] = there | (of_hour.get(hour, before) if at > hour else set())
+        of_hour[hour + HOUR] = there
+    return [(hour, frozenset(of_hour[hour])) for hour in sorted(of_hour)]
+
+
+def _types(wanted: Wanted, pools: Iterable[tuple[Millis, Iterable[Pool]]]) -> list[tuple[Millis, list[str]]]:
+    """The types that such a job may have: the one it names, or what it accepts of what is offered in an hour."""
+    if wanted.gpu_type is not None:
+        return [(0, [wanted.gpu_type])]
+    return [(hour, [pool[1] for pool in sorted(offered) if wanted.accepts(pool)]) for hour, offered in pools]
 
 
 def _charged_steps(history: History, weighing: Weighing, until: Millis) -> Iterable[tuple[BudgetPath, Millis, int]]:
@@ -140,7 +168,7 @@ def _charged_steps(history: History, weighing: Weighing, until: Millis) -> Itera
             end = until if run.ended_at is None else run.ended_at
             if run.refund_since is not None:
                 end = min(end, max(run.refund_since, run.started_at))
-            types = [history.type_of(run.hosts)]
+            types = [(0, [run.gpu_type])]
             yield from _of(run.job.budget, weighing.steps(run.started_at, types, run.gpus))
             yield from _of(run.job.budget, weighing.steps(end, types, -run.gpus))
 

@@ -17,16 +17,17 @@ class Weighing:
         self.plain = all(era.get(gpu_type, MILLI) == MILLI for gpu_type in types for _, era in rates.eras)
         self.unit = 1 if self.plain else MILLI
 
-    def steps(self, at: Millis, types: Sequence[str], gpus: int) -> Steps:
-        """So many GPUs more from `at` on, of the cheapest of these types at each time."""
+    def steps(self, at: Millis, types: Sequence[tuple[Millis, Sequence[str]]], gpus: int) -> Steps:
+        """So many GPUs more from `at` on, of the cheapest of the types of each time: which ones, from when on."""
         if self.plain:
             yield at, gpus
             return
-        milli: int | None = None
-        for index, (since, rates) in enumerate(self._rates.eras):
-            later = self._rates.eras[index + 1 :]
-            if later and later[0][0] <= at:
-                continue
-            now = min((rates.get(gpu_type, MILLI) for gpu_type in types), default=MILLI)
-            yield max(at, since), gpus * (now - (milli or 0))
-            milli = now
+        eras = self._rates.eras
+        last: int | None = None
+        for since in sorted({at, *(era[0] for era in eras if era[0] > at), *(era[0] for era in types if era[0] > at)}):
+            rates = next((rates for begun, rates in reversed(eras) if begun <= since), eras[0][1])
+            choice = next((choice for begun, choice in reversed(types) if begun <= since), ())
+            milli = min((rates.get(gpu_type, MILLI) for gpu_type in choice), default=MILLI)
+            if milli != last:
+                yield since, gpus * (milli - (last or 0))
+            last = milli

@@ -1,6 +1,7 @@
 """Budget reports in the unit of account on a real engine, against the simulator's, which shares no code with them."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -11,14 +12,17 @@ from simulator.agents import Work
 from simulator.report import build_report
 from tenure.clickhouse.report import budget_report
 from tenure.clickhouse.window import read_account, read_window
-from tenure.domain.ids import FactId, Position
+from tenure.domain.ids import FactId, HostId, Position, RunId, job_of
 from tenure.domain.units import HOUR, MINUTE, SECOND
 from tenure.events.fact import Recorded
 from tenure.events.policy import PolicyChanged
+from tenure.events.reports import Heartbeat, HostBeat, Segment
 from tests.contract.dashboards.month import reports
 from tests.contract.own_clickhouse import clickhouse, client
 from tests.contract.test_clickhouse_schema import write
 from tests.scenario.script import script_to_world
+from tests.unit.simulator.tale import Tale, ms
+from tests.unit.simulator.test_report_rates import DECOMMISSIONED_OWED, decommissioned, retyped
 
 __all__ = ["clickhouse", "client"]
 
@@ -129,3 +133,49 @@ def test_without_rates_the_unit_is_a_gpu_hour(client: Client) -> None:
     for window in ((0, 6 * HOUR), (20 * MINUTE, 110 * MINUTE)):
         assert read_account(client, *window) == read_window(client, *window) != []
     assert client.query("SELECT count() FROM rate_eras").result_rows == [(0,)]
+
+
+def held(tale: Tale, run: str, since: float, until: float, *, host: str = "h0") -> None:
+    """What a host tells of a run that it had, hour by hour."""
+    spec = tale.specs[job_of(RunId(run))]
+    cuts = [ms(since), *range(ms(since) // HOUR * HOUR + HOUR, ms(until), HOUR), ms(until)]
+    segments = tuple(
+        Segment(
+            run=RunId(run),
+            job=job_of(RunId(run)),
+            budget=spec.budget,
+            user=spec.user,
+            charged=spec.allocated,
+            gpus=spec.gpus,
+            since=one,
+            until=other,
+        )
+        for one, other in pairwise(cuts)
+    )
+    beat = HostBeat(host=HostId(host), gpus=8, segments=segments)
+    tale.say(Heartbeat(at=ms(until), agent="v", hosts=(beat,)))
+
+
+def hours_of(client: Client, budget: str, since: float, until: float) -> tuple[float, float]:
+    """Owed and delivered of a budget, in GPU-hours of account."""
+    (row,) = budget_report(client, ms(since), ms(until), budget)
+    return row.owed_gpu_ms / HOUR, row.delivered_gpu_ms / HOUR
+
+
+def test_a_host_that_changes_its_type_has_each_at_its_time(client: Client) -> None:
+    """By hand, as in the simulator's report; also where a window cuts the hour in which it changed."""
+    tale = retyped()
+    held(tale, "ja.1", 0, 2)
+    held(tale, "jc.1", 2, 2.5)
+    held(tale, "jc.2", 2.5, 4)
+    write(client, tale.recorded, size=5)
+    assert hours_of(client, "a", 0, 5) == (4 + 4 + 7 + 10, 16 + 4 + 10 + 10)
+    assert hours_of(client, "b", 0, 5) == (7 + 10, 0)
+    assert hours_of(client, "a", 2.25, 2.75) == (2 / 2 + 5 / 2, 2 + 5)
+    assert hours_of(client, "a", 4, 5) == (0, 0), "nothing of H100 is left over"
+
+
+def test_types_that_are_gone_make_no_demand_cheaper(client: Client) -> None:
+    write(client, decommissioned().recorded)
+    for since, until, owed in DECOMMISSIONED_OWED:
+        assert hours_of(client, "a", since, until)[0] == pytest.approx(owed), since
