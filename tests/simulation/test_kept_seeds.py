@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from services.health.policy.silence import Silence
+from services.health.state import Core, Host
 from tenure.domain.host import HostState
 from tenure.domain.reasons import Reason, Why
 from tenure.events.hosts import HostStateChanged
@@ -45,9 +46,9 @@ def test_every_kind_of_fault_happens_in_the_first_seeds() -> None:
 def test_what_a_kept_seed_found_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seed 6 with the rule it found wanting; and its story can be read."""
 
-    def on_record_only(self: Silence, host: object, core: object) -> int:
+    def on_record_only(self: Silence, host: Host, core: Core) -> int:
         rest = self.policy.lost_after_ms - self.policy.suspect_after_ms
-        return max(host.suspected_at, self.watched_since(core)) + rest  # type: ignore[attr-defined,arg-type]
+        return max(host.suspected_at, self.watched_since(core, host.spec.cluster)) + rest
 
     monkeypatch.setattr(Silence, "lost_at", on_record_only)
     story = str(run_seed(6))
