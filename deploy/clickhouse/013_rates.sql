@@ -3,7 +3,7 @@
 
 -- What an hour of a type costs, in thousandths, while no rate names it, as `tenure/domain/rates.py` has it; of all others 1,000.
 CREATE VIEW IF NOT EXISTS default_rates AS
-SELECT CAST(map(), 'Map(String, Int64)') AS rates;
+SELECT CAST(map('CPU', 20), 'Map(String, Int64)') AS rates;
 
 -- From which hour on which rates count, in thousandths by GPU type; a type that is not in the map costs 1,000. The first policy of a log
 -- counts for all that came before it.

@@ -122,7 +122,7 @@ class History:
     def types(self) -> frozenset[str]:
         """The GPU types that hosts have or that jobs ask for."""
         asked = (job.wanted.gpu_type for job in self.jobs.values())
-        return frozenset({*(pool[1] for pool in self.pools.values()), *filter(None, asked)})
+        return frozenset({*(pool[1] for _, pool, _ in self.offered), *filter(None, asked)})
 
     def type_of(self, hosts: Iterable[HostId]) -> str:
         """The GPU type that a gang has now, which lies in one pool."""

@@ -10,9 +10,12 @@ from clickhouse_connect.driver import Client
 
 from simulator.agents import Work
 from simulator.report import build_report
+from simulator.world import World
 from tenure.clickhouse.report import budget_report
 from tenure.clickhouse.window import read_account, read_window
+from tenure.domain.host import CPU
 from tenure.domain.ids import FactId, HostId, Position, RunId, job_of
+from tenure.domain.rates import DEFAULT_MILLI, MILLI
 from tenure.domain.units import HOUR, MINUTE, SECOND
 from tenure.events.fact import Recorded
 from tenure.events.policy import PolicyChanged
@@ -92,6 +95,10 @@ SCRIPT: dict[str, Any] = {
 }
 
 
+PLAIN: dict[str, Any] = {**SCRIPT, "when": [step for step in SCRIPT["when"] if "policy" not in step]}
+"""The same without rates."""
+
+
 def reported(recorded: Sequence[Recorded]) -> list[Recorded]:
     """The log with what agents report of it, which simulated ones do not."""
     beats = reports([entry.fact for entry in recorded], until=6 * HOUR)
@@ -102,7 +109,20 @@ def reported(recorded: Sequence[Recorded]) -> list[Recorded]:
 
 @pytest.mark.parametrize(("since", "until"), [(0, 6 * HOUR), (20 * MINUTE, 110 * MINUTE), (HOUR, 3 * HOUR)])
 def test_owed_and_delivered_are_those_of_the_simulator(client: Client, since: int, until: int) -> None:
-    world = script_to_world(SCRIPT)
+    dear = compared(client, script_to_world(SCRIPT), since, until)["a"]
+    if (since, until) == (0, 6 * HOUR):  # 8 B200 from 0:01 to 4:01: at 2.5 until two o'clock, then at 4
+        assert dear == pytest.approx(8 * (119 / 60 * 2.5 + 121 / 60 * 4), abs=0.01)
+
+
+def test_a_cpu_that_no_rate_names_costs_what_it_does_everywhere(client: Client) -> None:
+    delivered = compared(client, script_to_world(PLAIN), 0, 6 * HOUR)
+    assert delivered["c"] - 8 == pytest.approx(3 * 12 * DEFAULT_MILLI[CPU] / MILLI, abs=0.01), (
+        "beside 8 B200 for an hour"
+    )
+
+
+def compared(client: Client, world: World, since: int, until: int) -> dict[str, float]:
+    """What each leaf had, in GPU-hours of account: in ClickHouse as in the report of the simulator, and so is owed."""
     write(client, reported(world.recorded), size=200)
     report = build_report(
         world.recorded,
@@ -120,19 +140,20 @@ def test_owed_and_delivered_are_those_of_the_simulator(client: Client, since: in
         assert row.owed_gpu_ms / HOUR == pytest.approx(leaf.owed_gpu_hours, abs=1e-6), leaf.path
         # hosts tell what they hold; the simulator takes it to be from a run's start to its end
         assert row.delivered_gpu_ms / HOUR == pytest.approx(leaf.delivered_gpu_hours, abs=8 * SECOND / HOUR), leaf.path
-    dear = rows["a"].delivered_gpu_ms / HOUR
-    if (since, until) == (0, 6 * HOUR):  # 8 B200 from 0:01 to 4:01: at 2.5 until two o'clock, then at 4
-        assert dear == pytest.approx(8 * (119 / 60 * 2.5 + 121 / 60 * 4), abs=0.01)
+    return {path: row.delivered_gpu_ms / HOUR for path, row in rows.items()}
 
 
 def test_without_rates_the_unit_is_a_gpu_hour(client: Client) -> None:
-    plain = {**SCRIPT, "when": [step for step in SCRIPT["when"] if "policy" not in step]}
-    world = script_to_world(plain)
+    """Where no host counts CPUs."""
+    given = {**PLAIN["given"], "hosts": [pool for pool in PLAIN["given"]["hosts"] if pool["name"] != "dev"]}
+    steps = [step for step in PLAIN["when"] if step.get("submit") != "session"]
+    world = script_to_world({**PLAIN, "given": given, "when": steps})
     assert not any(isinstance(entry.fact, PolicyChanged) for entry in world.recorded)
     write(client, reported(world.recorded), size=200)
     for window in ((0, 6 * HOUR), (20 * MINUTE, 110 * MINUTE)):
         assert read_account(client, *window) == read_window(client, *window) != []
-    assert client.query("SELECT count() FROM rate_eras").result_rows == [(0,)]
+    assert client.query("SELECT * FROM rate_eras").result_rows == [(0, {CPU: DEFAULT_MILLI[CPU]})]
+    assert client.query("SELECT is_so FROM has_rates").result_rows == [(False,)]
 
 
 def held(tale: Tale, run: str, since: float, until: float, *, host: str = "h0") -> None:
