@@ -1,20 +1,25 @@
 """Budget reports in the unit of account on a real engine, against the simulator's, which shares no code with them."""
 
+import shutil
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from clickhouse_connect.driver import Client
 
+from services.journal.writer import Writer
 from simulator.agents import Work
 from simulator.report import build_report
 from simulator.world import World
+from tenure.clickhouse.migrate import MIGRATIONS, migrate, read_migrations
 from tenure.clickhouse.report import budget_report
-from tenure.clickhouse.window import read_account, read_window
+from tenure.clickhouse.window import Usage, read_account, read_window
 from tenure.domain.host import CPU
-from tenure.domain.ids import FactId, HostId, Position, RunId, job_of
+from tenure.domain.ids import FactId, HostId, Position, RunId, UserName, job_of
+from tenure.domain.policy import Policy
 from tenure.domain.rates import DEFAULT_MILLI, MILLI
 from tenure.domain.units import HOUR, MINUTE, SECOND
 from tenure.events.fact import Recorded
@@ -22,12 +27,16 @@ from tenure.events.policy import PolicyChanged
 from tenure.events.reports import Heartbeat, HostBeat, Segment
 from tests.contract.dashboards.month import reports
 from tests.contract.own_clickhouse import clickhouse, client
-from tests.contract.test_clickhouse_schema import write
+from tests.contract.test_clickhouse_retention import empty
+from tests.contract.test_clickhouse_schema import batches, busy_lab, write
 from tests.scenario.script import script_to_world
+from tests.unit.journal.facts import T0, Story
 from tests.unit.simulator.tale import Tale, ms
 from tests.unit.simulator.test_report_rates import DECOMMISSIONED_OWED, decommissioned, retyped
 
-__all__ = ["clickhouse", "client"]
+__all__ = ["clickhouse", "client", "empty"]
+
+RATES = "013_rates.sql"
 
 SCRIPT: dict[str, Any] = {
     "why": "Three clusters, rates that change, a lost host.",
@@ -200,3 +209,63 @@ def test_types_that_are_gone_make_no_demand_cheaper(client: Client) -> None:
     write(client, decommissioned().recorded)
     for since, until, owed in DECOMMISSIONED_OWED:
         assert hours_of(client, "a", since, until)[0] == pytest.approx(owed), since
+
+
+def lab_with_rates() -> list[Recorded]:
+    """H100 at 2 from the beginning; then segments said late and out of order, some taken back, and refunds."""
+    told = busy_lab(11, segments=120)
+    for number in range(0, 120, 12):
+        refunded, begun = RunId(f"r{number}.1"), T0 + number * 5 * MINUTE
+        told.started(refunded, begun)
+        told.held(refunded, begun, begun + 3 * MINUTE)
+        told.charged(refunded, begun + HOUR, refunded=MINUTE * 8, since=begun + MINUTE, until=begun + 2 * MINUTE)
+        told.held(refunded, begun + 2 * MINUTE, begun + 3 * MINUTE, gpus=-8)
+    first = Story()
+    first.capacity("h0", T0, 8)
+    first.say(PolicyChanged(at=T0, policy=Policy(rates_milli={"H100": 2_000}), by=UserName("ana")))
+    half = len(told.recorded) // 2
+    for entry in (*told.recorded[half:], *told.recorded[:half]):
+        first.say(entry.fact)
+    return first.recorded
+
+
+def check_doubled(client: Client, windows: Sequence[tuple[int, int]]) -> None:
+    for window in windows:
+        held = [(each.user, each.budget, *amounts(each)) for each in read_window(client, *window)]
+        weighed = [(each.user, each.budget, *amounts(each)) for each in read_account(client, *window)]
+        assert weighed == [(*names, 2 * a, 2 * b, 2 * c) for *names, a, b, c in held] != []
+
+
+def amounts(usage: Usage) -> tuple[int, int, int]:
+    return usage.charged_gpu_ms, usage.unallocated_gpu_ms, usage.refunded_gpu_ms
+
+
+def test_the_sums_know_what_was_there_before_them(empty: Client, tmp_path: Path) -> None:
+    """Nothing is lost or doubled, also where the file is applied again and the last batch is written again."""
+    recorded, whole, cut = lab_with_rates(), (T0, T0 + 11 * HOUR), (T0 + 7 * MINUTE, T0 + 3 * HOUR + 11)
+    for path in sorted(MIGRATIONS.glob("*.sql")):
+        if path.name != RATES:
+            shutil.copy(path, tmp_path)
+    migrate(empty, folder=tmp_path)
+    parts = batches(recorded, size=7)
+    third = len(parts) // 3
+    older = Writer(empty)
+    for batch in parts[:third]:
+        older.write(batch)
+    assert migrate(empty) == [RATES]
+    check_doubled(empty, (whole, cut))
+    (again,) = [each.statements for each in read_migrations(MIGRATIONS) if each.name == RATES]
+    writer = Writer(empty)
+    writer.resume("log")  # writes its last batch again
+    check_doubled(empty, (whole, cut))
+    for batches_of in (parts[third : 2 * third], parts[2 * third :]):
+        for batch in batches_of:
+            writer.write(batch)
+        for statement in again:
+            empty.command(statement)
+        check_doubled(empty, (whole, cut))
+        empty.command("OPTIMIZE TABLE occupancy_by_run_hourly FINAL")
+        check_doubled(empty, (whole, cut))
+    held = read_account(empty, *whole)
+    empty.command("TRUNCATE TABLE occupancy")
+    assert read_account(empty, *whole) == held, "whole hours are kept for ever"

@@ -3,12 +3,14 @@
 One file, so that the month is simulated and written once.
 """
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pytest
@@ -37,6 +39,7 @@ __all__ = ["clickhouse"]
 pytestmark = pytest.mark.timeout(900)
 
 END = T0 + DAYS * DAY
+Found = TypeVar("Found")
 LIMIT_S, TRIES = 1.0, 3
 """A panel answers within this, at least once in so many tries. Where other work keeps the processors from the engine
 for longer, what counts is how long it worked."""
@@ -89,17 +92,10 @@ def filled(clickhouse: Server) -> Iterator[Filled]:
 @pytest.mark.parametrize(("board", "title"), SHOWN, ids=lambda value: value.replace(" ", "-"))
 def test_a_panel_answers_with_its_columns_in_time(filled: Filled, clickhouse: Server, board: str, title: str) -> None:
     sql = SHOWN[board, title].asks(T0, END)
-    took = []
-    for _ in range(TRIES):
-        began, worked = time.perf_counter(), worked_s(clickhouse)
-        answer = filled.client.query(sql)
-        took.append(min(time.perf_counter() - began, worked_s(clickhouse) - worked))
-        if took[-1] < LIMIT_S:
-            break
+    answer = in_time(clickhouse, lambda: filled.client.query(sql))
     assert tuple(answer.column_names) == COLUMNS[board, title]
     assert answer.result_rows, "a month of a lab leaves nothing empty"
     check_form(SHOWN[board, title], answer.result_rows)
-    assert min(took) < LIMIT_S, took
 
 
 def worked_s(server: Server) -> float:
@@ -348,6 +344,51 @@ def check_edges(board: Any, canvas: Canvas) -> None:
                     if label.get_text() and around.overlaps(extent.padded(12)):
                         assert left <= extent.x0 and extent.x1 <= right, (panel["title"], label.get_text())
                         assert extent.y0 >= below - 1, (panel["title"], label.get_text())
+
+
+@pytest.fixture
+def rates(filled: Filled) -> Iterator[None]:
+    """As if the month had begun with an H100-hour at 2."""
+    payload = json.dumps({"policy": {"rates_milli": {"H100": 2000}}})
+    columns = ["kind", "at_ms", "position", "payload"]
+    filled.client.insert("facts", [["PolicyChanged", T0, 0, payload]], column_names=columns)
+    yield
+    filled.client.command("ALTER TABLE facts DELETE WHERE kind = 'PolicyChanged' SETTINGS mutations_sync = 2")
+
+
+def test_what_is_asked_in_the_unit_of_account_is_there_in_time_where_there_are_rates(
+    filled: Filled, clickhouse: Server, request: pytest.FixtureRequest
+) -> None:
+    """Of the month by dashboards, of its last week by the gateway. With one type at 2 all of it is twice as much."""
+    week = (END - 7 * DAY + 17 * MINUTE, END - 43 * MINUTE)
+    plain = {row.path: row for row in budget_report(filled.client, *week)}
+    request.getfixturevalue("rates")
+    asked = [shown.asks(T0, END) for shown in SHOWN.values() if "_account" in shown.sql]
+    assert len(asked) == 4
+    for sql in asked:
+        assert in_time(clickhouse, partial(filled.client.query, sql)).result_rows
+    rows = in_time(clickhouse, lambda: budget_report(filled.client, *week))
+    assert [row.path for row in rows] == list(plain)
+    for row in rows:
+        was = plain[row.path]
+        assert (row.delivered_gpu_ms, row.unallocated_gpu_ms, row.refunded_gpu_ms) == (
+            2 * was.delivered_gpu_ms,
+            2 * was.unallocated_gpu_ms,
+            2 * was.refunded_gpu_ms,
+        )
+        assert row.owed_gpu_ms == pytest.approx(2 * was.owed_gpu_ms, abs=100)
+
+
+def in_time(server: Server, ask: Callable[[], Found]) -> Found:
+    """What is found, at least once in a few tries within the limit."""
+    took = []
+    for _ in range(TRIES):
+        began, worked = time.perf_counter(), worked_s(server)
+        found = ask()
+        took.append(min(time.perf_counter() - began, worked_s(server) - worked))
+        if took[-1] < LIMIT_S:
+            return found
+    raise AssertionError(took)
 
 
 def clock(at: int) -> datetime:
