@@ -83,7 +83,8 @@ async def ensure_stream(link: Link, subjects: Subjects, sizing: Sizing, *, patie
 
     async def attempt() -> StreamState:
         state = await _find_or_create(link, subjects, sizing)
-        _check_age(await last_of(link, subjects, subjects.undistricted), subjects)
+        old = await asyncio.gather(*(last_of(link, subjects, subject) for subject in subjects.undistricted))
+        _check_age(max(old), subjects)
         return state
 
     return await link.patiently(
@@ -156,12 +157,12 @@ async def let_all_read(link: Link, subjects: Subjects) -> None:
 
 
 def _check_age(undistricted: Position, subjects: Subjects) -> None:
-    """Who read on would take every job that runs for queued, and start it again."""
+    """Who read on would take every job that runs for queued, and start it again, and every host for a new one."""
     if undistricted:
         raise Unavailable(
-            f"the log {subjects.stream} is of an earlier version, which wrote of runs (last at {undistricted}) where "
-            "this one does not read: nothing is done with it; go on with that version, or make the log anew from "
-            "ClickHouse with `tenure log restore` (docs/operations.md, rolling upgrade)"
+            f"the log {subjects.stream} is of an earlier version, which wrote of runs and hosts (last at "
+            f"{undistricted}) where this one does not read: nothing is done with it; go on with that version, or make "
+            "the log anew from ClickHouse with `tenure log restore` (docs/operations.md, rolling upgrade)"
         )
 
 

@@ -77,8 +77,8 @@ class Subjects:
         self.every = f"{self._root}.>"
         self.gap = f"{self._root}.gap"
         """Stands where nothing is to stand, while a log is restored."""
-        self.undistricted = f"{self._root}.{RunAssigned.lane}.{RunAssigned.__name__}"
-        """Where versions before decision 0027 wrote of runs; now nothing is written there."""
+        self.undistricted = [f"{self._root}.{kind.lane}.{kind.__name__}" for kind in (RunAssigned, HostStateChanged)]
+        """Where versions before decision 0027 wrote of runs and hosts; now nothing is written there."""
         self.dead_stream = f"TENURE_DEAD-{cluster}"
         self._dead = f"tenure-dead.{cluster}"
         self.every_dead = f"{self._dead}.>"

@@ -80,15 +80,18 @@ def test_a_guard_sees_every_district(jetstream_under_test: JetStreamUnderTest) -
     jetstream_under_test.run(scenario)
 
 
-def test_a_log_from_before_districts_is_refused_and_left_as_it_is(jetstream_under_test: JetStreamUnderTest) -> None:
-    """Read by this version, each job of it that runs would look queued."""
+@pytest.mark.parametrize("written_before", ["runs.RunAssigned", "hosts.HostStateChanged"])
+def test_a_log_from_before_districts_is_refused_and_left_as_it_is(
+    jetstream_under_test: JetStreamUnderTest, written_before: str
+) -> None:
+    """Read by this version, each job of it that runs would look queued, and each host new."""
     url, cluster = jetstream_under_test.server.url, jetstream_under_test.cluster
 
     async def scenario(log: JetStreamLog) -> None:
         again = await JetStreamLog.connect(url, cluster=cluster)
         await again.close()
         client = await nats.connect(url)
-        written = await client.jetstream().publish(f"tenure.{cluster}.place.runs.RunAssigned", b"{}")
+        written = await client.jetstream().publish(f"tenure.{cluster}.place.{written_before}", b"{}")
         for speaker in (None, OWN):
             with pytest.raises(Unavailable, match=rf"earlier version.*last at {written.seq}\).*tenure log restore"):
                 await JetStreamLog.connect(url, cluster=cluster, speaker=speaker)
