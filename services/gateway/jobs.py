@@ -19,7 +19,7 @@ from services.gateway.policy.meanwhile import with_policy_changes
 from services.gateway.policy.totals import cluster_total
 from services.gateway.refusals import Away, NotFound
 from services.gateway.state import State
-from services.gateway.story import tell
+from services.gateway.story import tell, unit_of
 from tenure.domain.ids import BudgetPath, JobId, UserName
 from tenure.domain.job import JobSpec
 from tenure.domain.nearest import did_you_mean, shown
@@ -138,8 +138,10 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
             raise no_such_job(request.job_id)
         is_over = known is None or known.state.final
         told = with_policy_changes(facts, state.policy_facts, is_over=is_over)
+        entry = known or job_from_story(facts, JobId(request.job_id))
+        unit = unit_of(None if entry is None else entry.spec)
         return jobs_pb2.ExplainJobResponse(
-            steps=[_step(recorded, state, to=JobId(request.job_id)) for recorded in told],
+            steps=[_step(recorded, state, to=JobId(request.job_id), unit=unit) for recorded in told],
             position=position,
             last_position=last,
             job=None if known is None else _shown(known, state, now=self._gateway.now()),
@@ -181,7 +183,7 @@ def _sees_inside(state: State, budget: BudgetPath, owner: UserName) -> bool:
     return allowed(Right.READ_OUTPUT, tree=state.tree, budget=budget, owner=owner)
 
 
-def _step(recorded: Recorded, state: State, *, to: JobId) -> jobs_pb2.Step:
+def _step(recorded: Recorded, state: State, *, to: JobId, unit: str) -> jobs_pb2.Step:
     fact = recorded.fact
     inside = whose(fact)
     if inside is not None and not _sees_inside(state, *inside):
@@ -191,7 +193,7 @@ def _step(recorded: Recorded, state: State, *, to: JobId) -> jobs_pb2.Step:
         position=recorded.position,
         at_ms=fact.at,
         kind=kind_name(fact),
-        text=tell(fact, to=to),
+        text=tell(fact, to=to, unit=unit),
         why=None if why is None else from_why(why),
         fact_json=encode(fact).decode(),
     )

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from tenure.domain.reasons import Number, Reason, Why
 from tenure.domain.units import Millis, format_duration, gpu_hours
 
+GPU = "GPU"
+"""What the wordings speak of; where hosts count CPUs, those take their place."""
 _R = Reason
 WORDINGS: dict[Reason, tuple[str, ...]] = {
     _R.START_IN_ORDER: (
@@ -261,9 +263,9 @@ _INSTANTS = ("until_ms", "at_ms", "now_ms", "ends_ms", "deadline_ms", "start_ms"
 """Endings of the names of instants; every other name that ends in `_ms` is a length of time."""
 
 
-def say_why(why: Why) -> str:
-    """The reason and its numbers as a clause without capital or full stop."""
-    spoken = {name: say_number(name, value) for name, value in why.numbers.items() if value is not None}
+def say_why(why: Why, *, unit: str = GPU) -> str:
+    """The reason and its numbers as a clause without capital or full stop. `unit`: what hosts are counted in."""
+    spoken = {name: say_number(name, value, unit=unit) for name, value in why.numbers.items() if value is not None}
     if not why.numbers.get("gpus_releasing"):
         spoken.pop("gpus_releasing", None)
     if why.numbers.get("gpus_free") == 0:
@@ -272,19 +274,19 @@ def say_why(why: Why) -> str:
     tail = f"; of the runs in its way are {', '.join(kept)}" if kept else ""
     for wording in WORDINGS[why.reason]:
         try:
-            return wording.format_map(spoken) + tail
+            return wording.replace(GPU, unit).format_map(spoken) + tail
         except KeyError:
             continue  # a number is not there: an older role, or one that does not apply
     raise AssertionError(f"{why.reason}: its last wording must need no numbers")
 
 
-def say_number(name: str, value: Number) -> str:
+def say_number(name: str, value: Number, *, unit: str = GPU) -> str:
     """A number as people read it; its unit is in its name."""
     if isinstance(value, bool | str):
         return str(value)
     assert value is not None, "an absent number is not spoken of"
     if name.endswith("gpu_ms"):
-        return f"{gpu_hours(int(value)):.4g} GPU-hours"
+        return f"{gpu_hours(int(value)):.4g} {unit}-hours"
     if name.endswith(_INSTANTS):
         return say_instant(int(value))
     if name.endswith("_ms"):

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from services.gateway.reasons_in_words import say_instant, say_why
+from services.gateway.reasons_in_words import GPU, say_instant, say_why
 from tenure.domain.host import CPU, RepairStep
 from tenure.domain.ids import JobId, RunId
-from tenure.domain.job import Placement, Topology, gpus_by_host
+from tenure.domain.job import JobSpec, Placement, Topology, gpus_by_host
 from tenure.domain.nearest import listed
 from tenure.domain.policy import change_in_words, spoken
 from tenure.domain.reasons import EndCause
@@ -54,11 +54,21 @@ _ENDS: dict[EndCause, str] = {
 }
 
 
-def tell(fact: Fact, *, to: JobId | None = None) -> str:
-    """The fact as one sentence in the story of job `to`; a fact about another job names that one."""
-    text = " ".join(_SENTENCES[type(fact)](fact).split()) + _really(fact)
+def tell(fact: Fact, *, to: JobId | None = None, unit: str = GPU) -> str:
+    """The fact as one sentence in the story of job `to`; a fact about another job names that one.
+
+    `unit`: GPU, or CPU in the story of a job that asks for those. Others in it lie in the same pools.
+    """
+    of_a_gang = _OF_A_GANG.get(type(fact))
+    said = _SENTENCES[type(fact)](fact) if of_a_gang is None else of_a_gang(fact, unit)
+    text = " ".join(said.split()) + _really(fact)
     job: JobId | None = getattr(fact, "job", None)
     return text if to is None or job in (None, to) else f"Job {job}: {text[0].lower()}{text[1:]}"
+
+
+def unit_of(spec: JobSpec | None) -> str:
+    """What the hosts that a job asks for are counted in; of one that is not known GPUs."""
+    return CPU if spec is not None and spec.gpu_type == CPU else GPU
 
 
 def _really(fact: Fact) -> str:
@@ -75,7 +85,7 @@ def _submitted(fact: JobSubmitted) -> str:
     contract = f"protected for {format_duration(spec.min_runtime_ms)}" if spec.allocated else "unallocated"
     resumable = ", resumable" if spec.resumable else ""
     of_cpus = spec.gpu_type == CPU
-    gang = _gang(spec.replicas, spec.gpus_per_replica, unit=CPU if of_cpus else "GPU")
+    gang = _gang(spec.replicas, spec.gpus_per_replica, unit=unit_of(spec))
     gang += f" {spec.gpu_type}" if spec.gpu_type and not of_cpus else ""
     near = "" if spec.topology is Topology.ANY else f", {spec.topology}"
     near += f", in cluster {spec.cluster}" if spec.cluster else ""
@@ -84,7 +94,7 @@ def _submitted(fact: JobSubmitted) -> str:
     return f"{spec.user} asked {spec.budget} for {gang}{near}{where}: {contract}{resumable}."
 
 
-def _gang(replicas: int, gpus: int, *, unit: str = "GPU") -> str:
+def _gang(replicas: int, gpus: int, *, unit: str) -> str:
     each = _count(gpus, unit)
     return each if replicas == 1 else f"{replicas} replicas of {each}"
 
@@ -93,17 +103,17 @@ def _admitted(fact: JobAdmitted) -> str:
     return f"It entered the queue of {fact.spec.budget}."
 
 
-def _rejected(fact: JobRejected) -> str:
-    return f"It was rejected: {say_why(fact.why)}."
+def _rejected(fact: JobRejected, unit: str) -> str:
+    return f"It was rejected: {say_why(fact.why, unit=unit)}."
 
 
 def _cancel_requested(fact: JobCancelRequested) -> str:
     return f"{fact.by} asked for it to be cancelled."
 
 
-def _assigned(fact: RunAssigned) -> str:
+def _assigned(fact: RunAssigned, unit: str) -> str:
     again = f", resuming for the {_ordinal(fact.resume_count)} time" if fact.resume_count else ""
-    return f"Run {fact.number} was given {_places(fact.placement)}{again}: {say_why(fact.why)}."
+    return f"Run {fact.number} was given {_places(fact.placement, unit)}{again}: {say_why(fact.why, unit=unit)}."
 
 
 def _replicas_started(fact: ReplicasStarted) -> str:
@@ -123,13 +133,13 @@ def _checkpoint(fact: CheckpointReported) -> str:
     return f"{_run(fact.run, capital=True)} saved its progress."
 
 
-def _preemption(fact: RunPreemptionRequested) -> str:
+def _preemption(fact: RunPreemptionRequested, unit: str) -> str:
     whom = f"for {fact.by}" if fact.escrow else f"because {fact.by} drains"
-    return f"{_run(fact.run, capital=True)} is to stop {whom}: {say_why(fact.why)}."
+    return f"{_run(fact.run, capital=True)} is to stop {whom}: {say_why(fact.why, unit=unit)}."
 
 
-def _stop(fact: RunStopRequested) -> str:
-    return f"{_run(fact.run, capital=True)} is to stop: {say_why(fact.why)}."
+def _stop(fact: RunStopRequested, unit: str) -> str:
+    return f"{_run(fact.run, capital=True)} is to stop: {say_why(fact.why, unit=unit)}."
 
 
 def _replicas_exited(fact: ReplicasExited) -> str:
@@ -146,38 +156,38 @@ def _exit(gone: ReplicaExit) -> str:
     return f"by signal {gone.signal}" if gone.signal is not None else f"with status {gone.code}"
 
 
-def _run_ended(fact: RunEnded) -> str:
+def _run_ended(fact: RunEnded, unit: str) -> str:
     by = f" for {fact.by}" if fact.by and fact.cause_of_end is EndCause.PREEMPTED else ""
-    return f"{_run(fact.run, capital=True)} {_ENDS[fact.cause_of_end]}{by}: {say_why(fact.why)}."
+    return f"{_run(fact.run, capital=True)} {_ENDS[fact.cause_of_end]}{by}: {say_why(fact.why, unit=unit)}."
 
 
-def _requeued(fact: JobRequeued) -> str:
-    return f"It waits again: {say_why(fact.why)}."
+def _requeued(fact: JobRequeued, unit: str) -> str:
+    return f"It waits again: {say_why(fact.why, unit=unit)}."
 
 
-def _finished(fact: JobFinished) -> str:
+def _finished(fact: JobFinished, unit: str) -> str:
     code = f" with status {fact.exit_code}" if fact.exit_code is not None else ""
-    return f"It is over, {fact.state}{code}: {say_why(fact.why)}."
+    return f"It is over, {fact.state}{code}: {say_why(fact.why, unit=unit)}."
 
 
-def _deferred(fact: PlacementDeferred) -> str:
-    return f"It waits: {say_why(fact.why)}."
+def _deferred(fact: PlacementDeferred, unit: str) -> str:
+    return f"It waits: {say_why(fact.why, unit=unit)}."
 
 
-def _reservation(fact: ReservationMade) -> str:
+def _reservation(fact: ReservationMade, unit: str) -> str:
     waits = f", when what is in its way will have ended: {_some(fact.waits_for)}" if fact.waits_for else ""
     latest = say_instant(fact.latest_start)
-    return f"{_places(fact.placement)} are kept for it; it starts at {latest} at the latest{waits}."
+    return f"{_places(fact.placement, unit)} are kept for it; it starts at {latest} at the latest{waits}."
 
 
-def _reservation_dropped(fact: ReservationDropped) -> str:
-    return f"Its reservation is over: {say_why(fact.why)}."
+def _reservation_dropped(fact: ReservationDropped, unit: str) -> str:
+    return f"Its reservation is over: {say_why(fact.why, unit=unit)}."
 
 
-def _charged(fact: RunCharged) -> str:
+def _charged(fact: RunCharged, unit: str) -> str:
     refund = f", {gpu_hours(fact.refunded_gpu_ms):.4g} were refunded" if fact.refunded_gpu_ms else ""
-    charged = f"{gpu_hours(fact.charged_gpu_ms):.4g} GPU-hours of {_run(fact.run)} were charged to {fact.budget}"
-    return f"{charged}{refund}: {say_why(fact.why)}."
+    charged = f"{gpu_hours(fact.charged_gpu_ms):.4g} {unit}-hours of {_run(fact.run)} were charged to {fact.budget}"
+    return f"{charged}{refund}: {say_why(fact.why, unit=unit)}."
 
 
 def _tree_changed(fact: BudgetTreeChanged) -> str:
@@ -248,9 +258,9 @@ def _run(run: RunId, *, capital: bool = False) -> str:
     return f"{'Run' if capital else 'run'} {run.rpartition('.')[2]}"
 
 
-def _places(placement: Placement) -> str:
+def _places(placement: Placement, unit: str) -> str:
     by_host = gpus_by_host(placement)
-    total = _count(sum(len(gpus) for gpus in by_host.values()), "GPU")
+    total = _count(sum(len(gpus) for gpus in by_host.values()), unit)
     return f"{total} on {_some(list(by_host))}"
 
 
@@ -276,6 +286,20 @@ def _led(role: str) -> Callable[[LeadTaken], str]:
     return lambda fact: f"{fact.holder} leads the {role} from here on."
 
 
+_OF_A_GANG: Mapping[Kind, Callable[[Any, str], str]] = {
+    JobFinished: _finished,
+    JobRejected: _rejected,
+    JobRequeued: _requeued,
+    PlacementDeferred: _deferred,
+    ReservationDropped: _reservation_dropped,
+    ReservationMade: _reservation,
+    RunAssigned: _assigned,
+    RunCharged: _charged,
+    RunEnded: _run_ended,
+    RunPreemptionRequested: _preemption,
+    RunStopRequested: _stop,
+}
+"""Those that speak of what a job holds or asks for, and so of the unit that its hosts are counted in."""
 _SENTENCES: Mapping[Kind, Callable[[Any], str]] = {
     BudgetLeadTaken: _led("budget role"),
     BudgetTreeChanged: _tree_changed,
@@ -290,11 +314,7 @@ _SENTENCES: Mapping[Kind, Callable[[Any], str]] = {
     HostStateChanged: _host_state,
     JobAdmitted: _admitted,
     JobCancelRequested: _cancel_requested,
-    JobFinished: _finished,
-    JobRejected: _rejected,
-    JobRequeued: _requeued,
     JobSubmitted: _submitted,
-    PlacementDeferred: _deferred,
     PolicyChanged: _policy_changed,
     PlacerLeadTaken: _led("placer"),
     RankerLeadTaken: _led("ranker"),
@@ -303,13 +323,6 @@ _SENTENCES: Mapping[Kind, Callable[[Any], str]] = {
     RepairRequested: _repair_requested,
     ReplicasExited: _replicas_exited,
     ReplicasStarted: _replicas_started,
-    ReservationDropped: _reservation_dropped,
-    ReservationMade: _reservation,
     ResumeRequested: _resume_requested,
-    RunAssigned: _assigned,
-    RunCharged: _charged,
-    RunEnded: _run_ended,
-    RunPreemptionRequested: _preemption,
     RunStarted: _run_started,
-    RunStopRequested: _stop,
 }

@@ -36,7 +36,9 @@ def test_a_process_runs_on_cpus_and_sees_no_gpu(system: CommandLine) -> None:
     shown = system.json("job", job)
     assert (shown["cluster"], shown["gpu_type"]) == ("dev", "CPU")
     assert shown["runs"][0]["hosts"] == {"dev-h000": list(range(12))}
-    assert "asked default for 12 CPUs, in cluster dev" in system.ask("why", job)
+    told = system.ask("why", job)
+    assert "asked default for 12 CPUs, in cluster dev" in told
+    assert "was given 12 CPUs on" in told
     assert "CPUs" in system.ask("job", job)
     assert system.json("queue")["cluster"]["gpus"] == 12, "CPUs are no GPUs"
 

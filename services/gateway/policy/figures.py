@@ -30,7 +30,7 @@ class JobClass(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Waiting:
-    """Jobs of one class that wait to start. `longest_ms`: of those that have never started."""
+    """Jobs of one class that wait to start. `gpus`: CPUs are none. `longest_ms`: of those that have never started."""
 
     jobs: int = 0
     gpus: int = 0
@@ -46,7 +46,9 @@ class Started:
 
 
 def class_of(spec: JobSpec, *, gpus_of_cluster: int) -> JobClass:
-    """As the report of a simulation has them."""
+    """As the report of a simulation has them; a job of CPUs is never one of the largest, nor one that debugs GPUs."""
+    if spec.gpu_type == CPU:
+        return JobClass.OTHER if spec.min_runtime_ms else JobClass.UNALLOCATED
     gpus = spec.gpus_per_replica * spec.replicas
     if spec.min_runtime_ms == 0:
         return JobClass.UNALLOCATED
@@ -66,7 +68,7 @@ def waiting(state: State, *, now: Millis) -> dict[JobClass, Waiting]:
             entry = state.jobs[job]
             of_class = found[class_of(entry.spec, gpus_of_cluster=total)]
             of_class.jobs += 1
-            of_class.gpus += entry.spec.gpus_per_replica * entry.spec.replicas
+            of_class.gpus += 0 if entry.spec.gpu_type == CPU else entry.spec.gpus
             if entry.first_started_at is None:
                 of_class.longest_ms = max(of_class.longest_ms, now - entry.submitted_at)
     return found

@@ -1,12 +1,14 @@
 """What watchers are told: the queue by class, overdue drains, silent hosts, broken contracts, delivered shares."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.gateway.metrics import BUDGETS_MAX, OTHER, delivered_readings
 from services.gateway.policy.figures import JobClass, class_of, drains_overdue, silent_hosts, started, waiting
 from services.gateway.state import State, dump, load
 from tenure.clickhouse.report import BudgetRow
-from tenure.domain.host import HostState
+from tenure.domain.host import CPU, HostState
 from tenure.domain.ids import BudgetPath, HostId, JobId, UserName
 from tenure.domain.job import JobSpec, Launch
 from tenure.domain.policy import Policy
@@ -40,6 +42,16 @@ def test_jobs_are_of_the_first_class_that_fits() -> None:
     }
     for (gpus, minutes), expected in of.items():
         assert class_of(spec(gpus=gpus, minutes=minutes), gpus_of_cluster=128) is expected
+
+
+def test_a_job_of_cpus_is_none_of_the_largest_and_waits_for_no_gpus() -> None:
+    cpus = replace(spec(gpus=48, minutes=60), gpu_type=CPU)
+    assert class_of(cpus, gpus_of_cluster=16) is JobClass.OTHER
+    assert class_of(replace(cpus, min_runtime_ms=0), gpus_of_cluster=16) is JobClass.UNALLOCATED
+    hall = Hall(hosts=2)
+    hall.queued(gpu_type=CPU)
+    found = waiting(hall.state, now=T)[JobClass.OTHER]
+    assert (found.jobs, found.gpus) == (1, 0)
 
 
 def test_the_queue_is_told_by_class() -> None:

@@ -47,7 +47,7 @@ class Hall:
         why = Why(rule="P1", reason=Reason.HOST_REGISTERED)
         self.say(HostStateChanged(at=NOW, host=HostId(host), state=state, previous=None, last_seen=NOW, why=why))
 
-    def queued(self, *, min_runtime_ms: int = HOUR) -> JobId:
+    def queued(self, *, min_runtime_ms: int = HOUR, gpu_type: str | None = None) -> JobId:
         job = JobId(f"j{next(self._jobs)}")
         spec = JobSpec(
             budget=BudgetPath("b"),
@@ -55,6 +55,7 @@ class Hall:
             gpus_per_replica=1,
             launch=Launch(command=("true",)),
             min_runtime_ms=min_runtime_ms,
+            gpu_type=gpu_type,
         )
         self.say(JobAdmitted(at=NOW, job=job, spec=spec, submitted_at=NOW))
         return job

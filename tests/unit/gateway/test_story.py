@@ -4,7 +4,7 @@ import pytest
 
 from services.gateway.reasons_in_words import WORDINGS, say_number, say_why
 from services.gateway.story import tell
-from tenure.domain.host import HostSpec, HostState, RepairStep
+from tenure.domain.host import CPU, HostSpec, HostState, RepairStep
 from tenure.domain.ids import HostId, JobId, RunId, UserName
 from tenure.domain.job import JobSpec, Launch
 from tenure.domain.policy import Policy
@@ -288,6 +288,17 @@ def test_a_waiting_job_is_told_whom_it_may_not_displace() -> None:
         "It waits: it asks for 8 GPUs and 0 are free; of the runs in its way are 3 protected, 1 of budgets that are "
         "not far enough above it."
     )
+
+
+def test_the_story_of_a_job_of_cpus_speaks_of_cpus() -> None:
+    numbers = {"gpus_asked": 12, "gpus_free": 4}
+    no_room = Why(rule="P6", reason=Reason.DEFER_NO_ROOM, numbers=numbers)
+    assert tell(PlacementDeferred(at=AT, job=JOB, why=no_room), unit=CPU) == (
+        "It waits: it asks for 12 CPUs and 4 are free."
+    )
+    made = ReservationMade(at=AT, job=JOB, placement=place("h000"), latest_start=AT, waits_for=(), why=no_room)
+    assert tell(made, unit=CPU).startswith("8 CPUs on h000 are kept for it")
+    assert "GPU" not in tell(next(fact for fact, _ in TOLD if isinstance(fact, RunCharged)), unit=CPU)
 
 
 @pytest.mark.parametrize(
