@@ -19,6 +19,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self.found: list[str] = []
+        self.late_news = False
         self.jobs: dict[str, Line] = {}
         self.finished: dict[str, Line] = {}
         self.active: dict[str, str] = {}
@@ -50,9 +51,12 @@ def broken_invariants(lines: Sequence[Line], *, late_news: bool = False) -> list
     """What is broken, in order of the lines.
 
     `late_news`: an end is told later than it was, as by real agents, so a run may be asked to end that just has ended.
-    It must have been right to ask all the same.
+    It must have been right to ask all the same. And a host's state that was decided on while the log was away is
+    written when it is back, behind what others decided later: lines are in order of time, so what state a host was in
+    when a run was given to it (I7) the log alone can say.
     """
     seen = _Seen()
+    seen.late_news = late_news
     last = float("-inf")
     for line in lines:
         if line["t"] < last:
@@ -104,7 +108,8 @@ def _assigned(seen: _Seen, line: Line) -> None:
         seen.say(f"I4: {run} begins again")
     for host, gpus in line["hosts"].items():
         in_time = asked is not None and line["t"] + asked["min_runtime_s"] <= seen.windows.get(host, 0)
-        if not seen.offered.get(host) or (seen.states.get(host, "healthy") != "healthy" and not in_time):
+        healthy = seen.late_news or seen.states.get(host, "healthy") == "healthy"
+        if not seen.offered.get(host) or not (healthy or in_time):
             seen.say(
                 f"I7: {run} begins on {host}, which offers {seen.offered.get(host)} and is {seen.states.get(host)}"
             )

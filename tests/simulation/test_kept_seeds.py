@@ -74,7 +74,7 @@ def test_a_promise_is_given_up_only_for_a_host_that_left_service() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "cut_at_s", "cut_for_s", "health"),
-    [(7, 884.35, 293.97, {"writes_after_s": 20.0}), (25, 722.32, 294.73, {"hears_after_s": 20.0})],
+    [(7, 884.35, 293.97, {"writes_after_s": 20.0}), (25, 722.32, 297.23, {"hears_after_s": 20.0})],
 )
 def test_a_host_that_is_heard_while_it_is_being_given_up_is_counted_once(
     monkeypatch: pytest.MonkeyPatch, seed: int, cut_at_s: float, cut_for_s: float, health: dict[str, Any]
