@@ -17,9 +17,9 @@ ENOUGH = 200
 class _Seen:
     """What the lines so far say."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, late_news: bool) -> None:
+        self.late_news = late_news
         self.found: list[str] = []
-        self.late_news = False
         self.jobs: dict[str, Line] = {}
         self.finished: dict[str, Line] = {}
         self.active: dict[str, str] = {}
@@ -55,8 +55,7 @@ def broken_invariants(lines: Sequence[Line], *, late_news: bool = False) -> list
     written when it is back, behind what others decided later: lines are in order of time, so what state a host was in
     when a run was given to it (I7) the log alone can say.
     """
-    seen = _Seen()
-    seen.late_news = late_news
+    seen = _Seen(late_news=late_news)
     last = float("-inf")
     for line in lines:
         if line["t"] < last:

@@ -175,7 +175,7 @@ class Judge:
 
     def _is_off(self, host: Host) -> bool:
         """Automation is turned off in its cluster."""
-        return not self.silence.policy.of_cluster(host.spec.cluster).automation_share
+        return not self._policy(host).automation_share
 
     def _unless_at_rest(self, host: Host, verdict: Verdict | None) -> Verdict | None:
         """The verdict, but the repair plug is asked for nothing while automation rests or is off."""
