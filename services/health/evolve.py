@@ -21,7 +21,7 @@ from services.health.state import (
     Return,
     State,
 )
-from tenure.domain.host import EMPTIED, HostState
+from tenure.domain.host import EMPTIED, HostSpec, HostState
 from tenure.domain.ids import HostId
 from tenure.domain.reasons import EndCause, Reason
 from tenure.domain.units import Millis
@@ -40,10 +40,17 @@ def _host_registered(state: State, fact: HostRegistered, *, suspect_after_ms: Mi
         host = state.core.hosts.get(spec.host)
         if host is None:
             host = state.core.hosts[spec.host] = Host(spec=spec, last_seen=fact.at)
-        host.spec = spec
+        _register(host, spec)
         state.index(spec.host, host)
         _hear(host, fact.at, suspect_after_ms=suspect_after_ms)
         state.touched[spec.host] = None
+
+
+def _register(host: Host, spec: HostSpec) -> None:
+    """What it is now. A machine that came back with fewer GPUs lacks them until somebody resumes it so (S62)."""
+    same = spec.gpu_type == host.spec.gpu_type
+    host.gpus_expected = max(spec.gpus, host.gpus_expected if same else 0)
+    host.spec = spec
 
 
 def _heartbeat(state: State, fact: Heartbeat, *, suspect_after_ms: Millis) -> None:
@@ -59,7 +66,7 @@ def _heartbeat(state: State, fact: Heartbeat, *, suspect_after_ms: Millis) -> No
         if host.agents[:1] != (fact.machine or fact.agent,):
             _another_agent(host, fact, suspect_after_ms=suspect_after_ms)
             state.touched[beat.host] = None
-        if host.state is HostState.HEALTHY and beat.gpus == host.gpus:
+        if host.state is HostState.HEALTHY and beat.gpus == host.gpus and beat.gpus >= host.gpus_expected:
             continue
         host.gpus = beat.gpus
         _count_gpus(host, fact.at)
@@ -76,8 +83,8 @@ def _another_agent(host: Host, fact: Heartbeat, *, suspect_after_ms: Millis) -> 
 
 
 def _count_gpus(host: Host, at: Millis) -> None:
-    """Since when its beats name fewer working GPUs than it registered (S62)."""
-    if host.gpus is None or host.gpus >= host.spec.gpus:
+    """Since when its beats name fewer working GPUs than it has (S62)."""
+    if host.gpus is None or host.gpus >= host.gpus_expected:
         if host.lacking_since is not None:
             host.signals_over_at = max(host.signals_over_at, at)
         host.lacking_since = None
@@ -213,6 +220,9 @@ def _return_asked(state: State, fact: ResumeRequested | RepairCompleted) -> None
     if host is None:
         return
     state.touched[fact.host] = None
+    if isinstance(fact, ResumeRequested):
+        host.gpus_expected = host.spec.gpus
+        _count_gpus(host, fact.at)
     if isinstance(fact, RepairCompleted) and fact.incident:
         _repair_answered(host, fact)
     elif host.drain is not None or host.state in EMPTIED:

@@ -94,6 +94,8 @@ class Host(msgspec.Struct, kw_only=True):
     """Signs of life in a row (registrations and beats), counted up to `SIGNS_NEEDED`."""
     gpus: int | None = None
     """Working GPUs by its last beat."""
+    gpus_expected: int = 0
+    """The most it registered since a person last resumed it."""
     strange_runs: bool = False
     """Its last beat names a run that is over (or was never assigned to it)."""
     state: HostState | None = None
@@ -126,7 +128,7 @@ class Host(msgspec.Struct, kw_only=True):
     doubled_at: Millis = 0
     """Two agents spoke for it in turns then."""
     lacking_since: Millis | None = None
-    """Its beats name fewer GPUs than it registered."""
+    """Its beats name fewer GPUs than are expected."""
     incident: str = ""
     """What began when it left service and ends with its return."""
     incidents: tuple[Millis, ...] = ()

@@ -55,7 +55,7 @@ def doubt(host: Host, *, policy: Policy) -> Evidence | None:
         }
         return Evidence(fatal=False, reason=Reason.HOST_DOUBTED, numbers=numbers, cause=host.signals_fact)
     if host.lacking_since is not None:
-        numbers = {"gpus": host.gpus, "gpus_registered": host.spec.gpus, "confirm_ms": policy.signal_confirm_ms}
+        numbers = {"gpus": host.gpus, "gpus_registered": host.gpus_expected, "confirm_ms": policy.signal_confirm_ms}
         return Evidence(fatal=False, reason=Reason.HOST_DOUBTED, numbers=numbers)
     return None
 
@@ -113,9 +113,9 @@ def _doubled(host: Host) -> Evidence | None:
 
 
 def _lacking(host: Host, now: Millis, *, policy: Policy) -> Evidence | None:
-    """S62: its beats name fewer working GPUs than it registered, for a while."""
+    """S62: its beats name fewer working GPUs than it ever registered, for a while."""
     since = host.lacking_since
     if since is None or now - since < policy.signal_confirm_ms:
         return None
-    numbers = {"gpus": host.gpus, "gpus_registered": host.spec.gpus, "lasted_ms": now - since}
+    numbers = {"gpus": host.gpus, "gpus_registered": host.gpus_expected, "lasted_ms": now - since}
     return Evidence(fatal=False, reason=Reason.HOST_GPUS_MISSING, numbers=numbers)

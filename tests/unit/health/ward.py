@@ -45,10 +45,12 @@ class Ward:
         self.log.append_now([msgspec.structs.replace(fact, id=fact_id)])
         return fact_id
 
-    def register(self, *hosts: str, gpu_type: str = "H100", block: str = "b", cluster: str = "c") -> None:
+    def register(
+        self, *hosts: str, gpu_type: str = "H100", block: str = "b", cluster: str = "c", gpus: int = 8
+    ) -> None:
         """An agent starts and speaks for these hosts."""
         specs = tuple(
-            HostSpec(host=HostId(host), gpus=8, gpu_type=gpu_type, block=block, cluster=cluster) for host in hosts
+            HostSpec(host=HostId(host), gpus=gpus, gpu_type=gpu_type, block=block, cluster=cluster) for host in hosts
         )
         self.say(HostRegistered(at=self.now, agent="a", hosts=specs))
 
@@ -62,13 +64,13 @@ class Ward:
         """Let the role decide until it has nothing to say."""
         self.actor.act(self.now)
 
-    def live(self, length_ms: Millis, *hosts: str) -> None:
+    def live(self, length_ms: Millis, *hosts: str, gpus: int = 8) -> None:
         """So much time passes while these hosts (and nobody else) beat, and the role decides after each beat."""
         until = self.now + length_ms
         while self.now + BEAT <= until:
             self.now += BEAT
             if hosts:
-                self.beat(*hosts)
+                self.beat(*hosts, gpus=gpus)
             self.decide()
         self.now = until
         self.decide()
