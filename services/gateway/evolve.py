@@ -315,7 +315,7 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
             entry.comment = say_why(fact.why)
         spoken_of = entry.drain_asked or fact.why.reason in BY_AUTOMATION
         comment = entry.comment if spoken_of else say_why(fact.why)
-        state.incidents.host_changed(fact, gpus=entry.spec.gpus, comment=comment)
+        state.incidents.host_changed(fact, gpus=entry.spec.only_gpus, comment=comment)
         state.changed[fact.host] = None
 
 

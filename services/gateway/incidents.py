@@ -33,6 +33,7 @@ class Incident(msgspec.Struct, kw_only=True, omit_defaults=True):
     incident: str
     host: HostId
     gpus: int
+    """0 of a host that counts CPUs."""
     reason: Reason
     automatic: bool
     seen_at: Millis
@@ -121,5 +122,5 @@ class Incidents:
         """What the loss cost is given back to its budget (P2)."""
         host = self.lost_on.pop(fact.run, None)
         incident = None if host is None else self.of_host.get(host)
-        if incident is not None:
+        if incident is not None and incident.gpus:
             incident.refunded_gpu_ms += fact.refunded_gpu_ms

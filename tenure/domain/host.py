@@ -56,3 +56,8 @@ class HostSpec:
     block: str
     cluster: str
     address: str = "127.0.0.1"
+
+    @property
+    def only_gpus(self) -> int:
+        """Its GPUs: none if what it counts are CPUs."""
+        return 0 if self.gpu_type == CPU else self.gpus

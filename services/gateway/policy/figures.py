@@ -98,7 +98,7 @@ def started(state: State, *, after: Millis) -> Started:
 
 def gpus_of(state: State) -> int:
     """GPUs of all registered hosts; CPUs are none."""
-    return sum(host.spec.gpus for host in state.hosts.values() if host.spec.gpu_type != CPU)
+    return sum(host.spec.only_gpus for host in state.hosts.values())
 
 
 def silent_hosts(state: State, *, seen: Mapping[HostId, Millis], now: Millis, policy: Policy) -> Sequence[HostId]:

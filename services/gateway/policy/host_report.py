@@ -34,8 +34,9 @@ class CauseTotal:
 class HostReport:
     """Over [since, until). Planned drains count in availability, not among the incidents' ends.
 
-    `availability` is 1 - GPU-time out of service / GPU-time of all hosts since they registered. `automatic_share` is
-    that of the unplanned incidents that are over. None where there is nothing to divide by.
+    `availability` is 1 - GPU-time out of service / GPU-time of all hosts since they registered. Hosts that count CPUs
+    are among the hosts and incidents, not in what is counted in GPUs. `automatic_share` is that of the unplanned
+    incidents that are over. None where there is nothing to divide by.
     """
 
     since: Millis
@@ -58,14 +59,14 @@ def host_report(state: State, *, since: Millis, until: Millis) -> HostReport:
     found = [one for one in state.incidents.by_id.values() if one.began_at < until and _end(one, until) >= since]
     unplanned = [one for one in found if one.automatic]
     over = [one for one in unplanned if one.ended_at is not None]
-    gpus = sum(entry.spec.gpus for entry in state.hosts.values())
     out = sum(one.gpus * max(0, _end(one, until) - max(one.out_from, since)) for one in found)
-    whole = sum(entry.spec.gpus * max(0, until - max(since, entry.registered_at)) for entry in state.hosts.values())
+    sizes = [(entry.spec.only_gpus, max(0, until - max(since, entry.registered_at))) for entry in state.hosts.values()]
+    whole = sum(gpus * there_ms for gpus, there_ms in sizes)
     return HostReport(
         since=since,
         until=until,
         hosts=len(state.hosts),
-        gpus=gpus,
+        gpus=sum(gpus for gpus, _ in sizes),
         availability=1 - out / whole if whole else None,
         out_gpu_ms=out,
         refunded_gpu_ms=sum(one.refunded_gpu_ms for one in found),

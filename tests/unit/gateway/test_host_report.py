@@ -83,6 +83,28 @@ def test_a_host_counts_from_its_registration() -> None:
     assert report.availability is not None and round(1 - report.availability, 6) == round(9 / 30, 6)
 
 
+def test_cpus_are_no_gpus_in_it() -> None:
+    held = {"gpu_type": "CPU", "min_runtime": "2h", "runs_for": "2h"}
+    script = {
+        "given": {
+            "hosts": [
+                {"name": "h100", "hosts": 1, "gpus_per_host": 8, "gpu_type": "H100"},
+                {"name": "dev", "hosts": 4, "cpus_per_host": 48},
+            ],
+            "budgets": {"a": {"share": 100}},
+        },
+        "when": [
+            {"at": "0s", "submit": "s", "budget": "a", "gpus": 48, **held},
+            {"at": "1h", "signal": "dev-h000", "code": "xid_79", "device": "gpu5"},
+        ],
+        "until": "3h",
+    }
+    report = reported(fold(script_to_world(script).recorded), until="3h")
+    (one,) = report.incidents
+    assert (one.host, one.gpus, one.refunded_gpu_ms) == ("dev-h000", 0, 0)
+    assert (report.hosts, report.gpus, report.availability, report.out_gpu_ms) == (5, 8, 1, 0)
+
+
 def test_the_metrics_say_the_same() -> None:
     told = readings(played("a_repair_that_fails_needs_a_person"), now=6 * HOUR, policy=Policy(), seen={})
     states = {of["state"]: value for value, of in told["tenure.hosts.in_state"]}
