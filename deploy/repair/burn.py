@@ -40,8 +40,10 @@ def burn_cores() -> str:
 
 
 def burn_gpus(wanted: int) -> str:
-    """All GPUs, if there are any; with a driver there are to be as many as are `wanted`."""
+    """All GPUs; there are to be as many as are `wanted`, whatever a missing driver says."""
     if shutil.which("nvidia-smi") is None:
+        if wanted:
+            sys.exit(f"0 of {wanted} GPUs answer: there is no nvidia-smi")
         return "no GPUs"
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
     if listed.returncode != 0:

@@ -25,7 +25,10 @@ class Trouble(Exception):
 
 
 class Host:
-    """The host that a recipe works on. `gpus`: how many it has. With `dry_run` its commands are shown, not run."""
+    """The host that a recipe works on. `gpus`: how many it has, none if it counts CPUs.
+
+    With `dry_run` its commands are shown, not run.
+    """
 
     def __init__(self, name: str, *, gpus: int, dry_run: bool) -> None:
         self.name, self.gpus, self.dry_run = name, gpus, dry_run
@@ -52,7 +55,7 @@ class Host:
 
 
 def known(host: str) -> tuple[list[str], int]:
-    """The runs on a host as tenure knows it, and how many GPUs it registered.
+    """The runs on a host as tenure knows it, and how many GPUs it registered (none: it counts CPUs).
 
     Raises `Trouble` when tenure cannot be asked, or does not know the host.
     """
@@ -64,7 +67,8 @@ def known(host: str) -> tuple[list[str], int]:
         raise Trouble(f"tenure cannot be asked what runs on {host}: {type(error).__name__}", TRY_AGAIN) from error
     if host not in hosts:
         raise Trouble(f"tenure knows no host {host}")
-    return list(hosts[host]["runs"]), int(hosts[host]["gpus"])
+    found = hosts[host]
+    return list(found["runs"]), 0 if found.get("gpu_type") == "CPU" else int(found["gpus"])
 
 
 def recipe(description: str, mend: Callable[[Host], str], argv: Sequence[str] | None = None) -> int:

@@ -14,8 +14,9 @@ FOLDER = ROOT / "deploy" / "repair"
 RECIPES = ("gpu-reset", "reboot", "diagnose", "acceptance")
 TENURE = """#!{python}
 import json
-runs = {{"h000": [], "h001": ["7.1"]}}
-print(json.dumps({{"hosts": [{{"host": host, "gpus": 1, "runs": runs[host]}} for host in runs]}}))
+one = {{"gpus": 1, "gpu_type": "H100", "runs": []}}
+cpus = {{"host": "cpus", "gpus": 48, "gpu_type": "CPU", "runs": []}}
+print(json.dumps({{"hosts": [one | {{"host": "h000"}}, one | {{"host": "h001", "runs": ["7.1"]}}, cpus]}}))
 """
 SSH = """#!{python}
 import pathlib, sys
@@ -174,6 +175,24 @@ def test_the_acceptance_test_is_the_operators_own(pretended: Path) -> None:
     done = call("repair", ["h000"], pretended, TENURE_STEP="test", TENURE_ACCEPTANCE="our-burn 60")
     assert done.returncode == 0 and "`our-burn 60` is passed" in done.stdout
     assert (pretended / "asked").read_text() == "h000 our-burn 60\n"
+
+
+def test_a_host_of_cpus_is_rebooted_and_has_to_answer(pretended: Path) -> None:
+    done = call("repair", ["cpus"], pretended)
+    assert done.returncode == 0 and "it has no GPUs to reset" in done.stderr, done.stderr
+    assert done.stdout.splitlines()[-1] == "cpus: `uptime` finds nothing"
+    assert "nvidia-smi" not in (pretended / "asked").read_text()
+    done = call("repair", ["cpus"], pretended, TENURE_STEP="test")
+    assert done.returncode == 0 and (pretended / "asked").read_text().splitlines()[-1] == "cpus python3 - 0"
+
+
+def test_the_default_burn_is_not_passed_without_a_driver() -> None:
+    environment = os.environ | {"BURN_S": "0.1", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "burn.py"), "8"],
+        capture_output=True, text=True, env=environment, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "0 of 8 GPUs answer: there is no nvidia-smi" in done.stderr
 
 
 def test_the_default_burn_burns() -> None:
