@@ -179,6 +179,23 @@ def test_an_own_value_of_a_cluster_stays_when_the_common_one_changes(people: Peo
     play_with(people, scenario)
 
 
+def test_patience_that_one_late_heartbeat_wears_out_is_told(people: People) -> None:
+    async def scenario(rig: Rig) -> None:
+        await write_first(rig.gateway, source="tenure.yaml")
+
+        async def told(**values: str) -> list[str]:
+            request = SetPolicy(values=values, merge=True)
+            return list((await stub(rig).SetPolicy(request, **people.called("ana", Role.ADMIN))).notes)
+
+        assert await told(suspect_after="15s", lost_after="15s") == []
+        assert await told(suspect_after="14s") == [
+            "suspect_after: 14s is soon: heartbeats come every 5s; give at least 3 of them"
+        ]
+        assert await told(suspect_after="1m") == ["lost_after: 15s is before suspect_after (1m), and counts as that"]
+
+    play_with(people, scenario)
+
+
 def test_values_of_a_cluster_without_hosts_are_taken_and_told(people: People, caplog: pytest.LogCaptureFixture) -> None:
     """One file serves a lab whose second cluster is to come, or is not there any more."""
     word = "clusters.tset: no host is in this cluster; did you mean test? known: test"

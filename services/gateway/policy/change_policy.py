@@ -1,6 +1,6 @@
 """What an edit of the policy becomes: the fact of it, or a refusal. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from services.gateway.order import Order
@@ -22,6 +22,9 @@ from tenure.domain.policy import (
 )
 from tenure.domain.refusal import Refusal
 from tenure.events.policy import KnobChange, PolicyChanged
+
+BEATS_LEAST = 3
+"""A host whose heartbeats fail this often one after the other is silent; fewer may be late."""
 
 
 def change_policy(
@@ -62,8 +65,21 @@ def with_stuck(before: Policy, wanted: Policy) -> tuple[Policy, list[str]]:
 def strange(state: State, wanted: Policy) -> list[str]:
     """A sentence about each cluster and each type that has values and no hosts: they may be registered later.
 
-    While no host has registered nothing is known of either.
+    While no host has registered nothing is known of either. And one about patience that one late heartbeat wears out.
     """
+    return [*_impatient(wanted), *_without_hosts(state, wanted)]
+
+
+def _impatient(wanted: Policy) -> Iterator[str]:
+    if wanted.suspect_after_ms < BEATS_LEAST * wanted.heartbeat_ms:
+        patience, beats = (in_words(name, getattr(wanted, name)) for name in ("suspect_after_ms", "heartbeat_ms"))
+        yield f"suspect_after: {patience} is soon: heartbeats come every {beats}; give at least {BEATS_LEAST} of them"
+    if wanted.lost_after_ms < wanted.suspect_after_ms:
+        lost, suspect = (in_words(name, getattr(wanted, name)) for name in ("lost_after_ms", "suspect_after_ms"))
+        yield f"lost_after: {lost} is before suspect_after ({suspect}), and counts as that"
+
+
+def _without_hosts(state: State, wanted: Policy) -> list[str]:
     kinds = [count.kind for count in state.shape.counts]
     if not kinds:
         return []
