@@ -156,10 +156,13 @@ class Judge:
         return Verdict(state=HostState.HEALTHY, why=why, cause=found.cause)
 
     def _frozen(self, host: Host) -> Mapping[str, Number] | None:
-        """S66, S67: while most hosts of its cluster are silent nothing is drained by evidence: is it our fault?"""
-        if host.spec.cluster not in self.core.mass_silence:
-            return None
+        """S66, S67: while most hosts of its cluster are silent nothing is drained by evidence: is it our fault?
+
+        Also at the instant at which they are, before any of it is on record.
+        """
         survey = self._survey(host.spec.cluster)
+        if host.spec.cluster not in self.core.mass_silence and not survey.is_mass:
+            return None
         return {"hosts_silent": survey.silent, "hosts_watched": survey.watched}
 
     def _survey(self, cluster: str) -> Survey:

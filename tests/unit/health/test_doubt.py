@@ -12,7 +12,7 @@ from tenure.domain.units import MINUTE
 from tenure.events.hosts import CapacityChanged
 from tenure.events.policy import PolicyChanged
 from tenure.events.reports import HealthSignal, HostSignal
-from tests.unit.health.ward import Ward
+from tests.unit.health.ward import BEAT, Ward
 
 HEALTHY, SUSPECT, DRAINING = HostState.HEALTHY, HostState.SUSPECT, HostState.DRAINING
 
@@ -110,3 +110,17 @@ def test_the_plug_is_asked_for_nothing_while_automation_is_off() -> None:
     ward.say(PolicyChanged(at=ward.now, policy=ward.policy, by=UserName("op")))
     ward.live(MINUTE, *ward.names)
     assert ward.state("h0") is HostState.REPAIRING
+
+
+def test_evidence_at_the_instant_of_a_mass_silence_waits() -> None:
+    """Nothing of the silence is on record yet when the evidence is judged: names and order must not decide (S67)."""
+    for accused in ("h0", "h3"):
+        ward = Ward()
+        ward.live(MINUTE, *ward.names)
+        ward.live(ward.policy.suspect_after_ms - BEAT, accused)
+        ward.now += BEAT
+        ward.beat(accused)
+        complain(ward, accused)
+        assert [ward.state(host) for host in ward.names if host != accused] == [SUSPECT] * 3
+        assert ward.state(accused) is HEALTHY
+        assert ward.changes(accused)[-1].why.reason is Reason.HOST_HELD_BACK

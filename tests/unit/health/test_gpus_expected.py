@@ -1,7 +1,6 @@
 """S62: a host that comes back with fewer GPUs lacks them, whatever it registers, until a person says that it may."""
 
 from tenure.domain.host import HostState
-from tenure.domain.ids import HostId
 from tenure.domain.reasons import Reason
 from tenure.domain.units import MINUTE
 from tests.unit.health.test_drain import drain, resume
