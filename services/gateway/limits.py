@@ -21,8 +21,32 @@ from tenure.domain.policy import Policy
 WINDOW_S = 10
 STREAMS_MAX = 2_000
 """Streams of one user at a time, over all connections."""
+ORDERS_MAX = 1_000
+"""Orders of one user (cancel, drain, resume, set shares, set the policy) within a window: each becomes a fact."""
 SOON_S, LATER_S = 1.0, 60.0
 """When to ask again where nothing is known of when it will be better: writing takes moments, queues take longer."""
+
+
+class Rate:
+    """How often each user may do one kind of thing within a window that slides."""
+
+    def __init__(self, *, what: str, fix: str) -> None:
+        """`what` is counted, in the plural; `fix`: what else a user who is refused can do."""
+        self._what, self._fix = what, fix
+        self._window = SlidingWindowCounterRateLimiter(MemoryStorage())
+
+    async def count(self, user: UserName, *, most: int) -> None:
+        """One more of this user; `most` 0: no limit. Raises `Limited`."""
+        rate = RateLimitItemPerSecond(most or 1, WINDOW_S)
+        if not most or await self._window.hit(rate, user):
+            return
+        again_s = (await self._window.get_window_stats(rate, user)).reset_time - time.time()
+        raise Limited(
+            field="user",
+            problem=f"more than {most} {self._what} of {user} in {WINDOW_S} s",
+            fix=self._fix,
+            retry_after_s=min(max(again_s, SOON_S), WINDOW_S),
+        )
 
 
 class Streams:
@@ -56,7 +80,7 @@ class Limits:
     def __init__(self, policy: Callable[[], Policy]) -> None:
         """`policy`: the one that counts at the moment."""
         self._policy = policy
-        self._window = SlidingWindowCounterRateLimiter(MemoryStorage())
+        self._submissions = Rate(what="submissions", fix="submit many jobs as one batch (SubmitBatch), or more slowly")
         self._under_way = 0
         self._unseen: Counter[UserName] = Counter()
         """Jobs of each user that are being written, or are written and not in the state yet."""
@@ -65,17 +89,7 @@ class Limits:
 
     async def count(self, user: UserName) -> None:
         """One more submission of this user. Raises `Limited`."""
-        most = self._policy().submissions_per_user
-        rate = RateLimitItemPerSecond(most or 1, WINDOW_S)
-        if not most or await self._window.hit(rate, user):
-            return
-        again_s = (await self._window.get_window_stats(rate, user)).reset_time - time.time()
-        raise Limited(
-            field="user",
-            problem=f"more than {most} submissions of {user} in {WINDOW_S} s",
-            fix="submit many jobs as one batch (SubmitBatch), or more slowly",
-            retry_after_s=min(max(again_s, SOON_S), WINDOW_S),
-        )
+        await self._submissions.count(user, most=self._policy().submissions_per_user)
 
     @contextmanager
     def writing(

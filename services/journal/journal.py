@@ -36,6 +36,9 @@ REST_S = 0.2
 """Facts gather in the log for up to so long; a batch is what has gathered, unless that is full."""
 UNHURRIED_S = 1.0
 """A batch of nothing but heartbeats waits so long for more: nobody asks to the fifth of a second what hosts hold."""
+BREATHER, BREATHER_LONGEST_S = 2, 0.4
+"""After a batch that was not full the next one gathers for twice as long as it took to write, at most so long: a
+database that is busy is given few large parts and not many small ones."""
 RETRY_FIRST_S, RETRY_LONGEST_S = 0.1, 5.0
 PROGRESS_EVERY_S = 1.0
 WRITE_WITHIN_S = 60.0
@@ -133,9 +136,12 @@ class Journal:
             while not stop.is_set() and self._leads:
                 batch = await self._collect(feed, stop)
                 if batch is not None:
-                    await asyncio.to_thread(writer.write, batch, until=await self._may_write_until())
+                    until, began = await self._may_write_until(), time.monotonic()
+                    await asyncio.to_thread(writer.write, batch, until=until)
                     self.position = batch.last
                     self._metrics.wrote(len(batch.events))
+                    if not batch.is_full and not self._waiting:
+                        await _sleep(min(BREATHER * (time.monotonic() - began), BREATHER_LONGEST_S), stop)
                 if time.monotonic() - self._told_at >= PROGRESS_EVERY_S or not self.caught_up.is_set():
                     await self._tell_progress(feed)
         finally:

@@ -11,6 +11,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 
 from services.gateway import limits
+from services.gateway.identity import guard
 from services.gateway.limits import Limits
 from services.gateway.refusals import Limited
 from services.gateway.state import State
@@ -138,6 +139,33 @@ def test_the_client_comes_again_when_it_is_told_and_gives_up_in_time(monkeypatch
         assert await asyncio.to_thread(submit, 30)
 
     play(scenario)
+
+
+def test_orders_are_bounded_by_user_also_those_without_the_right(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(guard, "ORDERS_MAX", 3)
+    people = People(tmp_path)
+
+    async def run() -> None:
+        async with running(MemoryLog(), identity=NO_OS_USERS, local_key=people.key) as rig:
+            await rig.write(*a_cluster(4))
+            ana, ben = people.called("ana"), people.called("ben")
+            job = (await rig.jobs.Submit(jobs_pb2.SubmitRequest(job=good_job(user="")), **ana)).job_id
+            cancel = jobs_pb2.CancelJobRequest(job_id=job)
+
+            async def code(caller: Any) -> str:
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await rig.jobs.Cancel(cancel, **caller)
+                return str(refused.value.code().name)
+
+            assert [await code(ben) for _ in range(4)] == ["PERMISSION_DENIED"] * 3 + ["RESOURCE_EXHAUSTED"]
+            for _ in range(3):
+                await rig.jobs.Cancel(cancel, **ana)
+            assert await code(ana) == "RESOURCE_EXHAUSTED"
+            await rig.jobs.Get(jobs_pb2.GetJobRequest(job_id=job), **ana)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_one_user_s_streams_are_bounded_over_all_connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

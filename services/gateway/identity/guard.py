@@ -15,7 +15,7 @@ from services.gateway.identity.asking import Asking, asking, require
 from services.gateway.identity.authenticate import Authenticator
 from services.gateway.identity.methods import METHODS, Needs
 from services.gateway.identity.source import Credentials
-from services.gateway.limits import Streams
+from services.gateway.limits import ORDERS_MAX, Rate, Streams
 from services.gateway.refusals import Away, Limited
 from services.gateway.well_formed import well_formed
 from tenure.domain.refusal import Refusal
@@ -33,6 +33,7 @@ class Guard:
     def __init__(self, server: grpc.aio.Server, authenticator: Authenticator) -> None:
         self._server, self._authenticator = server, authenticator
         self._streams = Streams()
+        self._orders = Rate(what="orders", fix="ask more slowly")
 
     def add_generic_rpc_handlers(self, handlers: object) -> None:
         """The first of two things that generated code says of a service; the second has the names of its methods."""
@@ -85,11 +86,16 @@ class Guard:
         return guarded
 
     async def _admit(self, needs: Needs, context: Context) -> Asking:
-        """Identify the caller, and judge a right that is over nothing in particular. Ends the call where refused."""
+        """Identify the caller, and judge a right that is over nothing in particular. Ends the call where refused.
+
+        What is asked without the right counts among the orders, too.
+        """
         assert needs.right is not None
         try:
             present = Asking(identity=await self._authenticator.identify(credentials_of(context)))
             asking.set(present)
+            if needs.is_order:
+                await self._orders.count(present.identity.caller.user, most=ORDERS_MAX)
             if not needs.about:
                 require(needs.right, tree=_NO_TREE)
         except (Refusal, Away) as trouble:
@@ -103,5 +109,6 @@ def credentials_of(context: Context) -> Credentials:
     for key, value in context.invocation_metadata() or ():
         if key == _AUTHORIZATION and isinstance(value, str):  # of another scheme: a token that is no good
             token = value[len(_BEARER) :].strip() if value[: len(_BEARER)].lower() == _BEARER else value
+            token = token or "empty"  # it was meant to be one: none at all would be the user of this machine
     certificate = b"".join(context.auth_context().get(_CERTIFICATE, ()))
     return Credentials(peer=context.peer(), token=token, certificate=certificate)

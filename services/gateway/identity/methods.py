@@ -15,6 +15,11 @@ class Needs:
     right: Right | None
     about: str = ""
 
+    @property
+    def is_order(self) -> bool:
+        """A call of it is written down, and is no submission, which has limits of its own."""
+        return self.right in (Right.CANCEL, Right.SET_SHARE, Right.SET_POLICY, Right.TEND_HOSTS)
+
 
 _LOOK = Needs(right=Right.LOOK)
 _HOSTS = Needs(right=Right.TEND_HOSTS)
