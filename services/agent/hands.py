@@ -289,7 +289,8 @@ class Hands:
         """Measure, and write the beats down; what blocks is done in a thread, so that launches do not wait for it."""
         try:
             live = [r for r in self.state.replicas.values() if r.exit is None and r.assigned.resumable]
-            self._note_checkpoints(live, await self._folders.ask(partial(self._newest, live)) or {})
+            if live:
+                self._note_checkpoints(live, await self._folders.ask(partial(self._newest, live)) or {})
             await self._write_beats()
         except OSError as error:
             logger.warning("heartbeats wait until they can be written to disk: %s", error)
