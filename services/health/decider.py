@@ -87,7 +87,7 @@ def _changes(host: Host, verdict: Verdict | None, now: Millis) -> Iterator[Fact]
             why=verdict.why,
             fatal=verdict.fatal or (drain is not None and drain.fatal),
             deadline=None if drain is None else drain.deadline,
-            accepts=drain is not None and drain.accepts,
+            accepts=drain is not None and drain.accepts and not verdict.ends_window,
             automatic=verdict.automatic,
             incident=incident,
             cause=verdict.cause,

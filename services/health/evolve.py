@@ -66,7 +66,8 @@ def _heartbeat(state: State, fact: Heartbeat, *, suspect_after_ms: Millis) -> No
         if host.agents[:1] != (fact.machine or fact.agent,):
             _another_agent(host, fact, suspect_after_ms=suspect_after_ms)
             state.touched[beat.host] = None
-        if host.state is HostState.HEALTHY and beat.gpus == host.gpus and beat.gpus >= host.gpus_expected:
+        told = (host.lacking_since is None) == (beat.gpus >= host.gpus_expected)
+        if host.state is HostState.HEALTHY and beat.gpus == host.gpus and told:
             continue
         host.gpus = beat.gpus
         _count_gpus(host, fact.at)
@@ -151,11 +152,15 @@ def _host_state_changed(state: State, fact: HostStateChanged) -> None:
         mass[cluster] = None
     elif was_mass:
         state.core.mass_over_at[cluster] = fact.at
+        state.touched.update(state.held_back)
         state.touch_waiting()
 
 
 def _in_service(state: State, host: Host, fact: HostStateChanged) -> None:
     """It takes runs (again). Others that automation could not take for want of room are looked at again."""
+    by_person = fact.why.reason is Reason.HOST_RESUMED
+    if host.returned is not None:  # asked for while it was silent: it returns when it is heard
+        by_person = by_person or host.returned.reason is Reason.HOST_RESUMED
     host.returned = None
     if host.state is HostState.HEALTHY:  # nothing but a word about it
         return
@@ -163,15 +168,16 @@ def _in_service(state: State, host: Host, fact: HostStateChanged) -> None:
         host.drain = None
     if host.incident and host.drain is None:
         host.incident, host.repair, host.cleared_at = "", None, fact.at
-        resumed = fact.why.reason is Reason.HOST_RESUMED
-        host.excused = tuple([signal.incident for signal in host.signals]) if resumed else ()
+        host.settled = tuple([signal.incident for signal in host.signals])
+        host.excused = host.settled if by_person else ()
     state.touched.update(state.held_back)
 
 
 def _drains(host: Host, fact: HostStateChanged) -> None:
     """Evidence is as good as an order: it makes a drain, or one fatal that goes on."""
     if host.drain is not None:
-        host.drain = msgspec.structs.replace(host.drain, fatal=host.drain.fatal or fact.fatal)
+        fatal, accepts = host.drain.fatal or fact.fatal, host.drain.accepts and fact.accepts
+        host.drain = msgspec.structs.replace(host.drain, fatal=fatal, accepts=accepts)
     elif fact.automatic:
         host.drain = Drain(
             asked_at=fact.at,
@@ -180,6 +186,7 @@ def _drains(host: Host, fact: HostStateChanged) -> None:
             deadline=None,
             automatic=True,
             reason=fact.why.reason,
+            why=fact.why,
         )
         host.incidents = (*host.incidents, fact.at)[-INCIDENTS_KEPT:]
 

@@ -6,6 +6,8 @@ from services.health.state import AT_WORK, Host, State
 from tenure.domain.host import HostState
 from tenure.domain.reasons import Reason
 
+SIGNALS = (Reason.HOST_SIGNAL_FATAL, Reason.HOST_SIGNALS)
+"""Evidence that has lines of its own."""
 LINES_MAX = 20
 """Evidence given with one request."""
 
@@ -18,8 +20,11 @@ def reason_for(host: Host) -> Reason:
 
 
 def evidence_lines(host: Host) -> tuple[str, ...]:
-    """A line for a lost host, then one for each signal that asks for care, the gravest first."""
+    """A line for a lost host, one for what else drained it, one for each signal that asks for care, gravest first."""
     lost = [f"fatal health lost host: no sign of life since {host.last_seen}"] if host.state is HostState.LOST else []
+    why = None if host.drain is None else host.drain.why
+    if why is not None and why.reason not in SIGNALS:
+        lost.append(f"health {why.reason}: " + ", ".join(f"{name} {value}" for name, value in why.numbers.items()))
     return tuple(
         lost
         + [

@@ -9,7 +9,7 @@ from services.health.watch import Watch
 from tenure.domain.host import HostSpec, HostState, RepairStep
 from tenure.domain.ids import LOG_START, FactId, HostId, JobId, Position, RunId, UserName
 from tenure.domain.policy import Policy
-from tenure.domain.reasons import SUSPECT_BUT_HEARD, Reason
+from tenure.domain.reasons import SUSPECT_BUT_HEARD, Reason, Why
 from tenure.domain.units import Millis
 from tenure.events.reports import HealthSignal
 
@@ -33,6 +33,8 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     accepts: bool = False
     automatic: bool = False
     reason: Reason = Reason.HOST_DRAIN_REQUESTED
+    why: Why | None = None
+    """The evidence with its numbers, where that is what drains it."""
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +122,8 @@ class Host(msgspec.Struct, kw_only=True):
     """... and the latest instant at which any of it asked for a drain."""
     cleared_at: Millis = 0
     """It was taken for sound then: what was seen before is no evidence any more."""
+    settled: tuple[tuple[str, str, str, Millis], ...] = ()
+    """Signals that were open when it was: their keys and beginnings. Seen before that, they are no evidence."""
     excused: tuple[tuple[str, str, str, Millis], ...] = ()
     """Signals that a person saw and resumed it with: their keys and beginnings. They may go on."""
     agents: tuple[str, ...] = ()
@@ -182,7 +186,7 @@ class State:
         self.timers: dict[HostId, Millis] = {}
         """When the verdict on a host may change by itself. Scratch, refreshed by `decide`."""
         self.held_back: dict[HostId, None] = {}
-        """Hosts with evidence against them that automation may not take yet."""
+        """Hosts with evidence against them that automation may not take yet, and those that are heard and suspect."""
         self.watched: dict[HostId, str] = {}
         """Hosts whose silence counts (healthy, draining, suspect), with their cluster, ..."""
         self.tally: dict[str, list[int]] = {}
@@ -198,7 +202,7 @@ class State:
         self.suspects.pop(name, None)
         self.watched.pop(name, None)
         self.held_back.pop(name, None)
-        if host.held_back:
+        if host.held_back or host.is_held_up:
             self.held_back[name] = None
         if host.state in WATCHED:
             self.watched[name] = host.spec.cluster

@@ -1,8 +1,10 @@
 """The caller of the bench `load`, a process of its own: submits at a rate, whether answers come or not.
 
-`python -m tests.bench.caller ADDRESS RATE SECONDS BACKLOG USERS FILE [WORD ...]`: the ids of acknowledged jobs go to
-FILE, and a JSON object of what became of all to stdout. USERS are names with commas between them, who submit in turn;
-WORDs are the command of the jobs (`true`).
+`python -m tests.bench.caller ADDRESS RATE SECONDS BACKLOG USERS FILE HOSTS OFF [WORD ...]`: the ids of acknowledged
+jobs go to FILE, and a JSON object of what became of all to stdout. USERS are names with commas between them, who submit
+in turn; HOSTS of 8 GPUs are what those jobs want that wait (more than are free, or they are promised a start, and what
+the others could use is kept for them), and OFF a host that the others keep off, if it is not empty; WORDs are the
+command of the jobs (`true`).
 """
 
 import asyncio
@@ -12,7 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 10.0
 RUNS_EVERY = 10
-"""One job in so many can run at once; the others want every GPU there is."""
+"""One job in so many can run at once; the others want more GPUs than are free."""
 CANCEL_TRIES = 60
 IN_FLIGHT_MAX = 4_000
 """A caller has so many connections at most: what it would send beyond counts as not answered."""
@@ -34,10 +36,18 @@ class Caller:
     """Submissions under way, and what became of them."""
 
     def __init__(
-        self, stub: "JobsAsyncStub", *, backlog: int, name: str, users: Sequence[str], command: Sequence[str]
+        self,
+        stub: "JobsAsyncStub",
+        *,
+        backlog: int,
+        name: str,
+        users: Sequence[str],
+        hosts: int,
+        off: Sequence[str],
+        command: Sequence[str],
     ) -> None:
         self._stub, self._backlog, self._name, self._users = stub, backlog, name, users
-        self._command = command
+        self._hosts, self._off, self._command = hosts, off, command
         self.acknowledged: list[str] = []
         self.refused: Counter[str] = Counter()
         self.waits_ms: list[float] = []
@@ -71,7 +81,8 @@ class Caller:
         began = time.monotonic()
         runs = number % RUNS_EVERY == 0
         spec = JobSpec(budget="a", user=self._users[number % len(self._users)], command=self._command)
-        spec.gpus_per_replica, spec.replicas = (1, 1) if runs else (8, 16)
+        spec.gpus_per_replica, spec.replicas = (1, 1) if runs else (8, self._hosts)
+        spec.hosts_excluded.extend(self._off if runs else ())
         spec.min_runtime_ms = 10_000 if runs else 900_000
         request = SubmitRequest(job=spec, idempotency_key=f"{self._name}-{number}")
         try:
@@ -99,12 +110,10 @@ class Caller:
                 await asyncio.sleep(0.5)
 
 
-async def drive(
-    address: str, rate: int, seconds: int, backlog: int, users: str, file: Path, *, command: Sequence[str]
-) -> None:
-    """Submit, wait for the rest, tell."""
+async def drive(address: str, rate: int, seconds: int, file: Path, **how: Any) -> None:
+    """Submit, wait for the rest, tell. `how`: see `Caller`."""
     async with grpc.aio.insecure_channel(address) as channel:
-        caller = Caller(JobsStub(channel), backlog=backlog, name=file.name, users=users.split(","), command=command)
+        caller = Caller(JobsStub(channel), name=file.name, **how)
         began = time.monotonic()
         for number in range(rate * seconds):
             ahead = began + number / rate - time.monotonic()
@@ -128,5 +137,17 @@ async def drive(
 
 
 if __name__ == "__main__":
-    address, rate, seconds, backlog, users, file, *command = sys.argv[1:]
-    asyncio.run(drive(address, int(rate), int(seconds), int(backlog), users, Path(file), command=command or ["true"]))
+    address, rate, seconds, backlog, users, told, hosts, off, *command = sys.argv[1:]
+    asyncio.run(
+        drive(
+            address,
+            int(rate),
+            int(seconds),
+            Path(told),
+            backlog=int(backlog),
+            users=users.split(","),
+            hosts=int(hosts),
+            off=[off] if off else [],
+            command=command or ["true"],
+        )
+    )

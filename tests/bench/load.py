@@ -132,7 +132,7 @@ def fill_memories(system: System) -> None:
 
 def calling(stack: ExitStack, system: System, told: Path, *, rate: int, seconds: int, users: str) -> Caller:
     """A process that submits; ended with the block of `stack` if it is still there."""
-    arguments = [system.address, str(rate), str(seconds), str(BACKLOG), users, str(told)]
+    arguments = [system.address, str(rate), str(seconds), str(BACKLOG), users, str(told), "16", ""]
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.bench.caller", *arguments], stdout=subprocess.PIPE, text=True
     )

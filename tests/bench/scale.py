@@ -24,11 +24,13 @@ from pathlib import Path
 
 import msgspec
 import psutil
+import tenacity
 
 from tenure.domain.ids import FactId, HostId, JobId, RunId
 from tenure.events.fact import Fact
 from tenure.events.reports import CheckpointReported, Heartbeat, HostBeat, Segment
 from tenure.log.jetstream import JetStreamLog
+from tenure.log.port import Unavailable
 from tenure.runtime.nats_server import NatsServer
 from tenure.sdk.client import Client
 from tenure.sdk.errors import ServerError
@@ -42,6 +44,9 @@ from tests.simulation.whole.machine import Work
 
 SECONDS, AGENTS, QUEUED, RATE = 1_800, 1_000, 10_000, 50
 GPUS, FREE_HOSTS, FLEETS = 8, 15, 2
+WANTED_HOSTS = 32
+"""Of the gangs that wait: more than are free."""
+PROBED = "probe-0"
 CLUSTER, KNOBS = "tenure", ("heartbeat=5s", "submissions_per_user=3000")
 TREE = {"a": 40, "b": 40, "c": 20, "c/x": 50, "c/y": 50}
 BACKLOG, PROBE_EVERY_S, SAMPLE_EVERY_S = 500, 10.0, 5.0
@@ -56,7 +61,7 @@ WORK_FOR_REAL = f"""#!/bin/sh
 case "$1" in *'"runs_for_ms":0'*) exit 0;; esac
 exec sleep {RUNS_FOR_MS // 1000}
 """
-"""Some of the jobs for pretended machines come to the real agent's hosts."""
+"""Jobs for pretended machines that come to the real agent's hosts."""
 
 
 def main() -> int:
@@ -95,7 +100,7 @@ def measure(roles: Roles, folder: Path, asked: argparse.Namespace) -> dict[str, 
         told = folder / "acknowledged"
         caller = calling(stack, address, told, rate=asked.rate, seconds=asked.seconds)
         steady = watch(roles, client, watched, caller, folder=folder, seconds=asked.seconds)
-        say("submissions in parcels, and as many as can be")
+        say(f"{json.dumps(steady)}\nsubmissions in parcels, and as many as can be")
         figures: dict[str, object] = {"steady": steady, "path": path(roles, client, address)}
         say("a burst")
         figures["burst"] = burst(roles)
@@ -181,7 +186,8 @@ def wait_for(roles: Roles, client: Client, state: str, count: int) -> None:
 
 def calling(stack: ExitStack, address: str, told: Path, *, rate: int, seconds: int) -> "subprocess.Popen[str]":
     """The process that submits."""
-    arguments = [address, str(rate), str(seconds), str(BACKLOG), USERS, str(told), *work(RUNS_FOR_MS)]
+    arguments = [address, str(rate), str(seconds), str(BACKLOG), USERS, str(told), str(WANTED_HOSTS), PROBED]
+    arguments += work(RUNS_FOR_MS)
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.bench.caller", *arguments], stdout=subprocess.PIPE, text=True
     )
@@ -260,7 +266,7 @@ def first_instruction_ms(roles: Roles, client: Client, folder: Path, number: int
     """From the call of Submit to the first instruction of a real process, by the one clock of this machine."""
     stamp = folder / f"stamp{number}"
     probe = spec("c/y", ["/bin/sh", "-c", f"date +%s%N > {stamp}.new; mv {stamp}.new {stamp}"], seconds=60)
-    probe.hosts.append("probe-0")
+    probe.hosts.append(PROBED)
     began = time.time_ns()
     client.submit(probe)
     roles.until(lambda: True if stamp.exists() else None, what="the probe", timeout_s=120)
@@ -323,7 +329,10 @@ async def _flood(url: str) -> float:
         ahead = began + batch * BATCH / BURST_PER_S - time.monotonic()
         if ahead > 0:
             await asyncio.sleep(ahead)
-        await log.append([_nothing(batch * BATCH + number) for number in range(BATCH)])
+        facts = [_nothing(batch * BATCH + number) for number in range(BATCH)]
+        async for attempt in tenacity.AsyncRetrying(retry=tenacity.retry_if_exception_type(Unavailable)):
+            with attempt:  # facts have ids: none is written twice
+                await log.append(facts)
     took = time.monotonic() - began
     await log.close()
     return took

@@ -336,7 +336,9 @@ def test_a_token_of_nobody_known_here_is_not_made_up_for_by_the_operating_system
 
     async def scenario(rig: Rig) -> None:
         identity = identity_pb2_grpc.IdentityStub(rig.channel)
-        others = [{"metadata": (("authorization", value),)} for value in ("Basic YW5hOmFuYQ==", "Bearer ", "Bearer", "")]
+        others = [
+            {"metadata": (("authorization", value),)} for value in ("Basic YW5hOmFuYQ==", "Bearer ", "Bearer", "")
+        ]
         for credentials in (bearer(foreign), *others):
             asked = identity.WhoAmI(identity_pb2.WhoAmIRequest(), **credentials)
             await refused(asked, "UNAUTHENTICATED")

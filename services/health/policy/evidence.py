@@ -14,11 +14,15 @@ from tenure.domain.ids import FactId
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import Number, Reason
 from tenure.domain.severity import Severity
-from tenure.domain.units import Millis
+from tenure.domain.units import SECOND, Millis
 from tenure.events.reports import HealthSignal
 
 CUSTOM = "check:"
 """Sources of people's own checks begin so."""
+EVENTS = ("kernel", "fabric")
+"""Sources of what happened, not of what is so: a signal of theirs that goes on has happened again."""
+CLOCKS_APART_MS = 10 * SECOND
+"""Agents' clocks may differ by so much before they are corrected by the log's."""
 AGREEING = 2
 """So many sources need not wait for each other."""
 
@@ -70,15 +74,24 @@ def next_at(host: Host, now: Millis, *, policy: Policy) -> Millis | None:
 
 def asking(host: Host) -> list[HealthSignal]:
     """Open signals that ask for more than to be watched, were seen after the host was last taken for sound, and not
-    by the person who said so."""
+    by the person who said so; but what is fatal and happens again nobody has excused."""
     open_signals = [
         signal
         for signal in host.signals
-        if signal.severity is not Severity.WATCH
-        and signal.last_at > host.cleared_at
-        and signal.incident not in host.excused
+        if signal.severity is not Severity.WATCH and _is_news(signal, host) and not _is_excused(signal, host)
     ]
     return sorted(open_signals, key=lambda signal: (-signal.severity.rank, signal.first_at, signal.key))
+
+
+def _is_news(signal: HealthSignal, host: Host) -> bool:
+    """One that was not open when the host was taken for sound may have a stamp of a clock that is behind."""
+    slack_ms = 0 if signal.incident in host.settled else CLOCKS_APART_MS
+    return signal.last_at > host.cleared_at - slack_ms
+
+
+def _is_excused(signal: HealthSignal, host: Host) -> bool:
+    again = signal.severity is Severity.FATAL and signal.source in EVENTS
+    return signal.incident in host.excused and not again
 
 
 def _signals(host: Host, now: Millis, *, policy: Policy) -> Evidence | None:

@@ -95,11 +95,13 @@ class Mending:
                 why=_why(Reason.HOST_REPAIR_FAILED, {**waited, "ok": False}),
                 cause=repair.answer,
             )
-        if repair.answered_at is not None and heard:
+        if repair.answered_at is not None and heard and host.lacking_since is None:
             tested = repair.step is RepairStep.TEST
             return self._sound(host, Reason.HOST_TESTED if tested else Reason.HOST_REPAIRED, waited, repair.answer)
         if self.now >= repair.asked_at + self._policy(host).repair_limit_ms:
             numbers = {**waited, "limit_ms": self._policy(host).repair_limit_ms, "heard": heard}
+            if host.lacking_since is not None:
+                numbers |= {"gpus": host.gpus, "gpus_registered": host.gpus_expected}
             return Verdict(state=HostState.FAILED, why=_why(Reason.HOST_REPAIR_FAILED, numbers))
         return None
 

@@ -74,7 +74,8 @@ TRANSITIONS: dict[tuple[HostState | None, HostState], frozenset[Reason]] = {
 class Verdict:
     """The state a host goes to, why, and the fact that led to it.
 
-    `fatal`: its runs end now. `automatic`: evidence drains it. `asks`: what the repair plug is to do.
+    `fatal`: its runs end now. `automatic`: evidence drains it. `ends_window`: it takes nothing more before its
+    maintenance. `asks`: what the repair plug is to do.
     """
 
     state: HostState
@@ -82,6 +83,7 @@ class Verdict:
     cause: FactId | None = None
     fatal: bool = False
     automatic: bool = False
+    ends_window: bool = False
     asks: RepairStep | None = None
 
 

@@ -88,6 +88,9 @@ class Judge:
             return self._drain_asked(host) or self._accused(host) or self._overdue(host) or self._undoubted(host)
         if host.drain is not None:
             return self._given_up(host) or _to_draining(host)
+        return self._accused(host) or self._released(host)
+
+    def _released(self, host: Host) -> Verdict | None:
         return None if host.overdue else Verdict(state=HostState.HEALTHY, why=_why("P7", Reason.HOST_RELEASED, {}))
 
     def _to_repair(self, host: Host) -> Verdict | None:
@@ -150,7 +153,7 @@ class Judge:
 
     def _held_back(self, host: Host, found: evidence.Evidence, limit: Mapping[str, Number]) -> Verdict | None:
         """It stays as it is for want of room; of one in service that is said once."""
-        if host.held_back or host.is_doubted:
+        if host.held_back or host.state is HostState.SUSPECT:
             return None
         why = _why("P9", Reason.HOST_HELD_BACK, {**found.numbers, **limit, "evidence": found.reason.value})
         return Verdict(state=HostState.HEALTHY, why=why, cause=found.cause)
@@ -199,18 +202,23 @@ class Judge:
         return self._graver(host) or self.mending.cleared(host)
 
     def _graver(self, host: Host) -> Verdict | None:
-        """A host that drains has lost a GPU meanwhile: its runs cannot go on."""
+        """A host that drains has lost a GPU meanwhile: its runs cannot go on. Before a maintenance window any evidence
+        counts, and ends what it still takes (S63).
+        """
         found = None if host.said_fatal else evidence.weigh(host, self.core, self.now, policy=self._policy(host))
-        if found is None or not found.fatal or self._is_off(host) or self._frozen(host) is not None:
+        if found is None or self._is_off(host) or self._frozen(host) is not None:
             return None
-        numbers = {**found.numbers, "runs": len(host.runs), "fatal": True}
+        if not found.fatal and not in_window(host, self.now):
+            return None
+        numbers = {**found.numbers, "runs": len(host.runs), "fatal": found.fatal}
         assert host.drain is not None, "only a draining host is judged so"
         return Verdict(
             state=HostState.DRAINING,
             why=_why("P9", found.reason, numbers),
             cause=found.cause,
-            fatal=True,
+            fatal=found.fatal,
             automatic=host.drain.automatic,
+            ends_window=True,
         )
 
     def _back(self, host: Host) -> Verdict | None:
