@@ -28,6 +28,9 @@ class LogTail:
         self._is_device = False
         self._left = b""
         self._inode = 0
+        self._began = False
+        self.is_old = False
+        """What was read last was there before the first look: nobody knows what of it was read, and mended, long ago."""
 
     @property
     def is_device(self) -> bool:
@@ -35,16 +38,32 @@ class LogTail:
         return self._is_device
 
     def read(self) -> bytes:
-        """The whole lines that are new. Raises OSError where the log is there and cannot be read."""
-        if self._descriptor is None or self._was_replaced():
+        """The whole lines that are new; of a file that was there before, the last `READ_MAX` bytes at most.
+
+        Raises OSError where the log is there and cannot be read.
+        """
+        rest, self.is_old = b"", False
+        if self._descriptor is not None and self._was_replaced():
+            rest = self._left + os.read(self._descriptor, READ_MAX)
+            rest += b"" if rest.endswith(b"\n") or not rest else b"\n"
             self.close()
-            try:
-                self._descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            except FileNotFoundError:
-                return b""
-            status = os.fstat(self._descriptor)
-            self._is_device, self._inode = not stat.S_ISREG(status.st_mode), status.st_ino
-        return self._records() if self._is_device else self._lines()
+        if self._descriptor is None and not self._open():
+            return rest
+        return rest + (self._records() if self._is_device else self._lines())
+
+    def _open(self) -> bool:
+        """Whether the log is there."""
+        first, self._began = not self._began, True
+        try:
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        status = os.fstat(self._descriptor)
+        self._is_device, self._inode = not stat.S_ISREG(status.st_mode), status.st_ino
+        if first and not self._is_device:
+            self.is_old = True
+            os.lseek(self._descriptor, max(0, status.st_size - READ_MAX), os.SEEK_SET)
+        return True
 
     def close(self) -> None:
         """Let the log go."""
@@ -101,10 +120,8 @@ class KernelLog:
         data = self._tail.read()
         if not data:
             return []
-        after = self._after
-        if self._tail.is_device:
-            after = max(now - WINDOW_MS, after or 0)
-        return parse_kernel_log(data, read_at=now, booted_at=booted_at(self._proc, now), zone=local_zone(), after=after)
+        booted, (after, read_at) = booted_at(self._proc, now), _bounds(self._tail, self._after, now)
+        return parse_kernel_log(data, read_at=read_at, booted_at=booted, zone=local_zone(), after=after)
 
 
 class FabricLog:
@@ -116,8 +133,21 @@ class FabricLog:
 
     def __call__(self, now: Millis) -> Sequence[HealthSignal]:
         """The signals that are new."""
-        found = parse_fabric_log(self._tail.read(), read_at=now, zone=local_zone())
-        return [signal for signal in found if self._after is None or signal.last_at > self._after]
+        data = self._tail.read()
+        after, read_at = _bounds(self._tail, self._after, now)
+        found = parse_fabric_log(data, read_at=read_at, zone=local_zone())
+        return [signal for signal in found if after is None or signal.last_at > after]
+
+
+def _bounds(tail: LogTail, after: Millis | None, now: Millis) -> tuple[Millis | None, Millis]:
+    """Until when lines are no news, and the instant of those whose stamps cannot be placed.
+
+    Of what was there before the first look the last hour counts, and no line that nobody knows the instant of.
+    """
+    if tail.is_old:
+        after = max(now - WINDOW_MS, after or 0)
+        return after, after
+    return (max(now - WINDOW_MS, after or 0) if tail.is_device else after), now
 
 
 def booted_at(proc: Path, now: Millis) -> Millis | None:

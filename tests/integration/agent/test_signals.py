@@ -7,13 +7,14 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from services.agent.log_clock import LogClock
 from services.agent.signals.signal import raise_signal
-from services.agent.watch.logs import KernelLog, LogTail
+from services.agent.watch.logs import FabricLog, KernelLog, LogTail
 from services.agent.watch.monitor import LOOK_S, Monitor
 from services.agent.watch.sources import Ports, Source, sources_of
 from services.agent.watch.verdict import VERDICT_S
@@ -333,6 +334,47 @@ def test_the_kernels_log_is_not_read_again_by_a_successor(tmp_path) -> None:
     assert [(signal.code, signal.first_at) for signal in all_of_it] == [("xid_13", 909_000), ("xid_79", 911_000)]
     later = KernelLog(path, proc=tmp_path, after=910_000)(now)
     assert [signal.code for signal in later] == ["xid_79"]
+
+
+def test_what_a_log_said_long_before_the_agent_came_is_no_news(tmp_path) -> None:
+    """A file tells of repairs of last month, and lines without a year or a stamp of nobody knows when."""
+    path, now = tmp_path / "log", 1_790_000_000_000
+    (tmp_path / "uptime").write_text("9000000.00 1.0\n")
+    path.write_text("[  100.000000] " + GRAVE + "Oct  1 12:00:00 m " + GRAVE + GRAVE + "[8999000.000000] " + MILD)
+    source = KernelLog(path, proc=tmp_path)
+    assert [(signal.code, signal.first_at) for signal in source(now)] == [("xid_13", now - 1_000_000)]
+    with path.open("a") as file:
+        file.write("Oct  1 12:00:00 m " + GRAVE)
+    assert [(signal.code, signal.first_at) for signal in source(now)] == [("xid_79", now)], "it was written just now"
+
+
+def test_what_the_fabric_manager_said_long_ago_is_no_news(tmp_path) -> None:
+    path, now = tmp_path / "fabricmanager.log", 1_790_000_000_000
+    stamp = datetime.fromtimestamp(now / 1000 - 90 * 86_400).strftime("%b %d %Y %H:%M:%S")
+    line = "[{}] [ERROR] [tid 1] NVSwitch fatal error on physical id 1\n"
+    path.write_text(line.format(stamp))
+    source = FabricLog(path)
+    assert source(now) == []
+    with path.open("a") as file:
+        file.write(line.format(datetime.fromtimestamp(now / 1000 - 2).strftime("%b %d %Y %H:%M:%S")))
+    assert len(source(now)) == 1
+
+
+def test_the_end_of_a_log_that_is_turned_over_is_read(tmp_path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"one\n")
+    tail = LogTail(path)
+    assert tail.read() == b"one\n" and tail.is_old
+    with path.open("ab") as file:
+        file.write(b"two\nthr")
+    assert tail.read() == b"two\n" and not tail.is_old
+    with path.open("ab") as file:
+        file.write(b"ee\nfour")
+    path.rename(tmp_path / "log.1")
+    assert tail.read() == b"three\n", "there is no other yet"
+    path.write_bytes(b"five\n")
+    assert tail.read() == b"four\nfive\n"
+    tail.close()
 
 
 def test_a_port_that_was_up_once_must_stay_up(tmp_path) -> None:
