@@ -1,7 +1,7 @@
 """What all recipes share: their arguments, the question whether a run is on the host, and commands on that host.
 
-Settings from the environment: TENURE_HOST (the host, if not given), TENURE_CLI (`tenure`), TENURE_REPAIR_SSH
-(`ssh -o BatchMode=yes -o ConnectTimeout=10`). Exit status: 0 done, 75 may go better later, another: a person is needed.
+Settings from the environment: TENURE_HOST (the host, if not given), TENURE_GPUS (how many it is to have), TENURE_CLI
+(`tenure`), TENURE_REPAIR_SSH (`ssh -o BatchMode=yes -o ConnectTimeout=10`). Exit status: 0 done, 75 may go better later, another: a person is needed.
 """
 
 import argparse
@@ -55,7 +55,9 @@ class Host:
 
 
 def known(host: str) -> tuple[list[str], int]:
-    """The runs on a host as tenure knows it, and how many GPUs it registered (none: it counts CPUs).
+    """The runs on a host as tenure knows it, and how many GPUs it is to have (none: it counts CPUs).
+
+    The repair plug is told the most that it ever registered; who calls by hand has what it registered last.
 
     Raises `Trouble` when tenure cannot be asked, or does not know the host.
     """
@@ -68,7 +70,8 @@ def known(host: str) -> tuple[list[str], int]:
     if host not in hosts:
         raise Trouble(f"tenure knows no host {host}")
     found = hosts[host]
-    return list(found["runs"]), 0 if found.get("gpu_type") == "CPU" else int(found["gpus"])
+    registered = 0 if found.get("gpu_type") == "CPU" else int(found["gpus"])
+    return list(found["runs"]), int(os.environ.get("TENURE_GPUS") or registered)
 
 
 def recipe(description: str, mend: Callable[[Host], str], argv: Sequence[str] | None = None) -> int:

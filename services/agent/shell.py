@@ -13,7 +13,7 @@ from pathlib import Path
 
 from services.agent.beats import Spool
 from services.agent.decider import role
-from services.agent.gpu.provider import GpuProvider, GpuProviderError
+from services.agent.gpu.provider import Gpu, GpuProvider, GpuProviderError
 from services.agent.gpu.virtual import CpuUsage, VirtualProvider
 from services.agent.hands import Hands
 from services.agent.log_clock import LogClock
@@ -253,7 +253,7 @@ def make_hosts(service: Service) -> tuple[dict[HostId, GpuProvider], tuple[HostS
         gpus = provider.gpus()
         if not gpus:
             raise Refusal(field="--provider", problem="no NVIDIA GPU on this host", fix="use --provider virtual")
-        spec = _this_machine(service, count=len(gpus), of_type=check_word(gpus[0].type, field="GPU type"))
+        spec = _this_machine(service, count=len(gpus), of_type=check_word(type_of(gpus), field="GPU type"))
         return {spec.host: provider}, (spec,)
     if arguments.provider == "cpus":
         count = arguments.cpus or min(GPUS_PER_HOST_MAX, os.cpu_count() or 1)
@@ -269,6 +269,18 @@ def make_hosts(service: Service) -> tuple[dict[HostId, GpuProvider], tuple[HostS
         for spec in specs
     }
     return virtual, tuple(specs)
+
+
+def type_of(gpus: Sequence[Gpu]) -> str:
+    """What the host's GPUs are called: as the first that answers is. Raises `Refusal` if none does.
+
+    One that is lost has no name, and must not make another kind of host of this one.
+    """
+    for gpu in gpus:
+        if gpu.uuid:
+            return gpu.type
+    problem = f"none of {len(gpus)} NVIDIA GPUs answers: {gpus[0].fault}"
+    raise Refusal(field="--provider nvidia", problem=problem, fix="restart the driver, or the machine")
 
 
 def _this_machine(service: Service, *, count: int, of_type: str) -> HostSpec:

@@ -16,6 +16,8 @@ class Mend(msgspec.Struct, frozen=True, kw_only=True):
     step: RepairStep
     reason: Reason
     asked_at: Millis
+    gpus: int
+    """How many GPUs it is to have: the most that it registered, whatever it has now; none if it counts CPUs."""
     evidence: tuple[str, ...] = ()
 
     @property

@@ -1,6 +1,6 @@
 """The two kinds of repair plug: a command on this machine, or a web server that is sent a signed request.
 
-Both are told the same JSON: `{"key", "epoch", "incident", "host", "step", "reason", "evidence": [...]}`; a command on
+Both are told the same JSON: `{"key", "epoch", "incident", "host", "step", "reason", "gpus", "evidence": [...]}`; a command on
 its standard input and in `TENURE_*`, a web server as the body, signed in `X-Tenure-Signature: sha256=HMAC(secret,
 body)`.
 `epoch` grows whenever another process leads: who has been told a higher one may ignore a lower one.
@@ -61,6 +61,7 @@ async def run_command(order: Mend, options: RepairOptions, *, epoch: Position = 
         "TENURE_EPOCH": str(epoch),
         "TENURE_STEP": order.step,
         "TENURE_REASON": order.reason,
+        "TENURE_GPUS": str(order.gpus),
     }
     command = options.command
     try:

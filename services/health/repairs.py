@@ -47,6 +47,7 @@ def to_hand_over(state: State, hosts: list[Host]) -> tuple[Mend, ...]:
             step=asked.step,
             reason=asked.reason,
             asked_at=asked.asked_at,
+            gpus=host.gpus_expected if host.spec.only_gpus else 0,
             evidence=asked.evidence,
         )
         if order.key not in state.handed_over:

@@ -177,6 +177,11 @@ def test_the_acceptance_test_is_the_operators_own(pretended: Path) -> None:
     assert (pretended / "asked").read_text() == "h000 our-burn 60\n"
 
 
+def test_the_plug_says_how_many_gpus_there_are_to_be(machine: Path) -> None:
+    done = call("gpu-reset", ["h000"], machine, PATH=f"{machine}:{os.environ['PATH']}", TENURE_GPUS="2")
+    assert done.returncode == 1 and "1 of 2 GPUs answer after a reset" in done.stderr
+
+
 def test_a_host_of_cpus_is_rebooted_and_has_to_answer(pretended: Path) -> None:
     done = call("repair", ["cpus"], pretended)
     assert done.returncode == 0 and "it has no GPUs to reset" in done.stderr, done.stderr
@@ -193,6 +198,16 @@ def test_the_default_burn_is_not_passed_without_a_driver() -> None:
         capture_output=True, text=True, env=environment, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 1 and "0 of 8 GPUs answer: there is no nvidia-smi" in done.stderr
+
+
+def test_a_driver_without_a_gpu_is_no_fault_of_a_host_of_cpus(machine: Path) -> None:
+    (machine / "nvidia-smi").write_text("#!/bin/sh\necho No devices were found; exit 6\n")
+    environment = os.environ | {"BURN_S": "0.1", "PATH": f"{machine}:/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "burn.py"), "0"],
+        capture_output=True, text=True, env=environment, timeout=60, check=True,
+    )  # fmt: skip
+    assert "cores agree; no GPUs" in done.stdout
 
 
 def test_the_default_burn_burns() -> None:

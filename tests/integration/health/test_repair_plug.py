@@ -38,6 +38,7 @@ ORDER = Mend(
     step=RepairStep.REPAIR,
     reason=Reason.HOST_SIGNAL_FATAL,
     asked_at=5,
+    gpus=8,
     evidence=("fatal kernel xid_79 gpu3: gone",),
 )
 SPEC = HostSpec(host=HostId("h000"), gpus=8, gpu_type="H100", block="b", cluster="c")
@@ -101,10 +102,10 @@ async def mend(options: RepairOptions) -> tuple[RepairCompleted, MemoryLog]:
 def test_a_command_is_told_everything_and_its_last_line_is_kept() -> None:
     code = (
         "import json, os, sys; told = json.load(sys.stdin); print('noise'); sys.stdout.buffer.write(b'\\xff\\x00\\n');"
-        "print(told['key'], os.environ['TENURE_HOST'], os.environ['TENURE_STEP'], told['evidence'][0][:5])"
+        "print(told['key'], os.environ['TENURE_HOST'], os.environ['TENURE_STEP'], told['evidence'][0][:5], os.environ['TENURE_GPUS'])"
     )
     fact, log = asyncio.run(mend(python(code)))
-    assert fact.ok and fact.comment == "h000@1-repair-5 h000 repair fatal"
+    assert fact.ok and fact.comment == "h000@1-repair-5 h000 repair fatal 8"
     assert (fact.incident, fact.step, fact.by) == ("h000@1", RepairStep.REPAIR, "repair-plug")
     assert len(log.recorded) == 1, "asked twice, done and said once"
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from services.agent.gpu.provider import Gpu
 from services.agent.process import cgroups
-from services.agent.shell import make_hosts
+from services.agent.shell import make_hosts, type_of
 from services.agent.start_options import start_rules
 from services.agent.starting import Rules
 from tenure.domain.host import HostSpec
@@ -20,6 +21,14 @@ def rules(tmp_path: Path, *options: str, provider: str = "virtual", url: str = "
     parser = argument_parser("agent", "An agent.")
     given = ["--provider", provider, "--nats", url, "--data", str(tmp_path), *options]
     return start_rules(make_service("agent", parser.parse_args(given)))
+
+
+def test_a_lost_gpu_gives_its_host_no_other_type() -> None:
+    lost = Gpu(index=0, uuid="", type="unknown", memory_mib=0, device="0", fault="GPU is lost")
+    well = Gpu(index=1, uuid="GPU-1", type="H100", memory_mib=81_559, device="GPU-1")
+    assert type_of([lost, well]) == "H100"
+    with pytest.raises(Refusal, match="none of 1 NVIDIA GPUs answers: GPU is lost; restart the driver"):
+        type_of([lost])
 
 
 def test_by_default_a_machine_of_its_own_trusts_itself(tmp_path: Path) -> None:
