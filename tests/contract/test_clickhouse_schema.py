@@ -418,6 +418,7 @@ def test_incidents_are_what_the_gateway_reports(client: Client, name: str) -> No
         "a_lost_gpu_ends_its_host_runs_now",
         "a_lost_host_is_refunded_and_its_jobs_come_back",
         "a_lost_host_is_sent_to_repair",
+        "a_lost_host_of_cpus_costs_no_gpu_time",
         "a_maintenance_window_takes_what_ends_before",
         "a_repair_that_fails_needs_a_person",
         "a_signal_has_to_last",
