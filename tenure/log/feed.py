@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import random
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ SILENT_CHECKS_MAX = 2
 """Checks in a row without a sign of life before a consumer is given up: one may be our own process being busy."""
 FORGOTTEN_AFTER_S = 300
 """When the server drops a consumer that asks for nothing: its reader was killed, or is very slow."""
-RETRY_S, HURRY_S = 0.1, 0.005
+RETRY_S, RETRY_LONGEST_S, HURRY_S = 0.1, 3.0, 0.005
 RECOVERY_S = 30.0
 """How long a stream whose server restarted may seem shorter than what we heard of it (a new leader catching up)."""
 LETTERS_WAITING_MAX = 100
@@ -191,7 +192,7 @@ class JetStreamFeed:
             await self._begin_again()
 
     async def _begin_again(self) -> None:
-        began = time.monotonic()
+        began, delay = time.monotonic(), RETRY_S
         while True:
             self._doubt.clear()
             try:
@@ -208,7 +209,8 @@ class JetStreamFeed:
             except Unavailable as trouble:
                 self._fail(trouble)
                 return
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(delay * random.uniform(0.5, 1.5))  # not all readers at the same instant
+            delay = min(2 * delay, RETRY_LONGEST_S)
 
     async def _begin(self) -> None:
         """Make a consumer that begins after what was heard, in place of the present one."""

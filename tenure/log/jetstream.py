@@ -179,17 +179,23 @@ class JetStreamLog:
         return feed
 
     async def head(self, kinds: Sequence[Kind] | None = None) -> Position:
-        """See `Log.head`. Asked of the stream's leader, so it is never behind what was acknowledged to anybody."""
+        """See `Log.head`. Asked of the stream's leader, so it is never behind what was acknowledged to anybody.
+
+        Whoever speaks for a host asks one question at a time: a server that was slow is asked by all hosts at once, and
+        drops what is more than it keeps waiting (10,000).
+        """
         patterns = [self._subjects.every] if kinds is None else self._subjects.followed(kinds)
-        asked = (
-            self._link.patiently(
-                partial(last_of, self._link, self._subjects, pattern),
-                what="the log's head",
-                patience_s=self._patience_s,
-            )
-            for pattern in patterns
-        )
-        return max(await asyncio.gather(*asked), default=LOG_START)
+        at_once = asyncio.Semaphore(1 if self._subjects.is_of_host else len(patterns) or 1)
+
+        async def last(pattern: str) -> Position:
+            async with at_once:
+                return await self._link.patiently(
+                    partial(last_of, self._link, self._subjects, pattern),
+                    what="the log's head",
+                    patience_s=self._patience_s,
+                )
+
+        return max(await asyncio.gather(*map(last, patterns)), default=LOG_START)
 
     async def condemned(self) -> frozenset[Position]:
         """See `Log.condemned`."""

@@ -84,6 +84,11 @@ class Subjects:
         self.every_dead = f"{self._dead}.>"
         self.every_condemned, self.every_unreadable = f"{self._dead}.condemned.*", f"{self._dead}.unreadable.*"
 
+    @property
+    def is_of_host(self) -> bool:
+        """Whoever speaks here speaks for one host: there are as many of them as hosts."""
+        return self._host is not None
+
     def of(self, fact: Fact) -> str:
         """Where a fact is written: `tenure.<cluster>.<lane>.<Kind>`, reports `...report.<speaker>.<Kind>`, what agents
         are told `...<lane>.<district>.<Kind>`.

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Generic
@@ -300,7 +301,7 @@ class Loop(Generic[S]):
         return True
 
     async def _pause(self) -> None:
-        await asyncio.sleep(self._retry_s)
+        await asyncio.sleep(self._retry_s * random.uniform(0.5, 1.5))  # not all agents at the same instant
         self._retry_s = min(self._retry_s * 2, RETRY_LONGEST_S)
 
     async def _wait(self, feed: Feed, wake_at: Millis | None) -> None:
