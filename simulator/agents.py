@@ -4,7 +4,7 @@ They stand in for real hosts and processes only: everything that is decided is d
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -62,6 +62,17 @@ FREE = Work(restart_overhead_ms=0, checkpoint_interval_ms=0)
 """Nothing is lost by stopping."""
 
 
+class Running(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A run that is there when a world begins: what was reported of it, and when it was told to stop, if it was."""
+
+    assigned: RunAssigned
+    started_at: Millis | None = None
+    """None: not every replica is there."""
+    told_to_stop: bool = False
+    exited: tuple[int, ...] = ()
+    """Its replicas that are gone."""
+
+
 class _Process(msgspec.Struct, kw_only=True, gc=False):
     """One run as its hosts see it."""
 
@@ -78,8 +89,16 @@ class VirtualAgents:
     """All hosts of a world, one agent. `act` lets things happen up to `now`; `next_at` is when the next one is due."""
 
     def __init__(
-        self, specs: tuple[HostSpec, ...], log: MemoryLog, *, cluster: str, heartbeat_ms: Millis, work: Work = FREE
+        self,
+        specs: tuple[HostSpec, ...],
+        log: MemoryLog,
+        *,
+        cluster: str,
+        heartbeat_ms: Millis,
+        work: Work = FREE,
+        began: Millis = 0,
     ) -> None:
+        """`began`: the instant at which the hosts are there, and say so."""
         self.behaviours: dict[JobId, Behaviour] = {}
         self.silent: dict[HostId, None] = {}
         self.broken: dict[HostId, None] = {}
@@ -100,8 +119,8 @@ class VirtualAgents:
         self._withheld: list[tuple[Fact, tuple[HostId, ...]]] = []
         self._due: list[tuple[Millis, int, Callable[[Millis], None]]] = []
         self._count = 0
-        self._at(0, self._register)
-        self._at(0, self._beat)
+        self._at(began, self._register)
+        self._at(began, self._beat)
 
     @property
     def next_at(self) -> Millis:
@@ -120,6 +139,31 @@ class VirtualAgents:
             at, _, happen = heapq.heappop(due)
             happen(at)
         return len(recorded) - before
+
+    def inherit(self, running: Iterable[Running], *, done_ms: Mapping[JobId, Millis], now: Millis) -> None:
+        """Take over what is there now: runs, and the work that resumable jobs have behind them. Older facts are old."""
+        self._inbox.clear()
+        self._done_ms.update(done_ms)
+        for run in running:
+            assigned, behaviour = run.assigned, self.behaviours[run.assigned.job]
+            process = _Process(assigned=assigned, behaviour=behaviour, started_at=run.started_at)
+            process.exited = set(run.exited)
+            self._processes[assigned.run] = process
+            if run.told_to_stop:
+                process.told_to_stop_at = now
+                takes = min(behaviour.stops_after_ms, assigned.grace_ms)
+                self._at(now + takes, partial(self._stopped, process))
+            elif run.started_at is None:
+                self._at(now + behaviour.starts_after_ms, partial(self._start, process))
+            else:
+                self._at(max(now, run.started_at + self._left(process)), partial(self._work_done, process))
+
+    def join(self, specs: Sequence[HostSpec], now: Millis) -> None:
+        """Further hosts are there from now on."""
+        named = {spec.host for spec in specs}
+        self._specs = (*(spec for spec in self._specs if spec.host not in named), *specs)
+        self._say(HostRegistered(at=now, agent="virtual", hosts=tuple(specs)))
+        self._say(Heartbeat(at=now, agent="virtual", hosts=self._beats(specs)))
 
     def speak_again(self, host: HostId) -> None:
         """A silent host is heard again: what happened meanwhile is reported now, with its true times."""
@@ -152,22 +196,25 @@ class VirtualAgents:
         self._say(HostRegistered(at=now, agent="virtual", hosts=self._specs))
 
     def _beat(self, now: Millis) -> None:
+        beats = self._beats(self._specs)
+        if beats:
+            self._say(Heartbeat(at=now, agent="virtual", hosts=beats))
+        self._at(now + self._heartbeat_ms, self._beat)
+
+    def _beats(self, specs: Iterable[HostSpec]) -> tuple[HostBeat, ...]:
         held: dict[HostId, list[RunId]] = {}
         for run_id, process in self._processes.items():
             for place in process.assigned.placement:
                 held.setdefault(place.host, []).append(run_id)
-        beats = tuple(
+        return tuple(
             HostBeat(
                 host=spec.host,
                 gpus=self.gpus.get(spec.host, spec.gpus),
                 runs=tuple(dict.fromkeys(held.get(spec.host, ()))),
             )
-            for spec in self._specs
+            for spec in specs
             if spec.host not in self.silent
         )
-        if beats:
-            self._say(Heartbeat(at=now, agent="virtual", hosts=beats))
-        self._at(now + self._heartbeat_ms, self._beat)
 
     def _assigned(self, fact: RunAssigned, now: Millis) -> None:
         behaviour = self.behaviours[fact.job]
@@ -186,7 +233,7 @@ class VirtualAgents:
         self._processes.pop(fact.run, None)
 
     def _start(self, process: _Process, now: Millis) -> None:
-        assigned, behaviour = process.assigned, process.behaviour
+        assigned = process.assigned
         if process.told_to_stop_at is not None or process.exited:
             return
         broken = {place.replica for place in assigned.placement if place.host in self.broken}
@@ -197,10 +244,14 @@ class VirtualAgents:
         for hosts, places in self._reports(assigned.placement):
             starts = tuple([ReplicaStart(replica=place.replica, host=place.host, at=now) for place in places])
             self._say(ReplicasStarted(at=now, run=assigned.run, job=assigned.job, replicas=starts), hosts=hosts)
-        left = behaviour.runs_for_ms
-        if assigned.job in self._done_ms:
-            left = max(0, left - self._done_ms[assigned.job]) + self._work.restart_overhead_ms
-        self._at(now + left, partial(self._work_done, process))
+        self._at(now + self._left(process), partial(self._work_done, process))
+
+    def _left(self, process: _Process) -> Millis:
+        """How long the run takes from its start if nothing stops it."""
+        left, job = process.behaviour.runs_for_ms, process.assigned.job
+        if job not in self._done_ms:
+            return left
+        return max(0, left - self._done_ms[job]) + self._work.restart_overhead_ms
 
     def _work_done(self, process: _Process, now: Millis) -> None:
         broken = process.behaviour.breaks_replica

@@ -11,7 +11,7 @@ from simulator.agents import Behaviour, Work
 from simulator.collector import resting_collector
 from simulator.faults import Fault
 from simulator.workload import TraceJob
-from simulator.world import FAIR, Roles, World
+from simulator.world import FAIR, Before, Roles, World
 from tenure.domain.host import HostSpec
 from tenure.domain.policy import Policy
 from tenure.domain.tree import BudgetTree
@@ -28,16 +28,22 @@ class Simulation:
         self,
         *,
         hosts: Sequence[HostSpec],
-        tree: BudgetTree,
+        tree: BudgetTree | None,
         policy: Policy,
         jobs: Sequence[TraceJob],
         work: Work | None = None,
         faults: Sequence[Fault] = (),
         edits: Sequence[tuple[Millis, BudgetTree]] = (),
         roles: Roles = FAIR,
+        before: Before | None = None,
     ) -> None:
-        """`jobs` in order of `submitted_at`; `edits` are later trees and when they take effect."""
-        self.world = World(hosts=hosts, tree=tree, policy=without_silence(policy), roles=roles, work=work or Work())
+        """`jobs` in order of `submitted_at`; `edits` are later trees and when they take effect.
+
+        With `before` it takes over from there; `tree` is then a new one, or None for the one that there is.
+        """
+        self.world = World(
+            hosts=hosts, tree=tree, policy=without_silence(policy), roles=roles, work=work or Work(), before=before
+        )
         self._jobs = jobs
         self._next = 0
         for fault in faults:
@@ -69,7 +75,7 @@ class Simulation:
         jobs, now = self._jobs, self.world.now
         while self._next < len(jobs) and jobs[self._next].submitted_at <= now:
             job = jobs[self._next]
-            self.world.submit(job.job, job.spec, Behaviour(runs_for_ms=job.runs_for_ms))
+            self.world.submit(job.job, job.spec, job.behaviour or Behaviour(runs_for_ms=job.runs_for_ms))
             self._next += 1
         self._plan_next()
 

@@ -15,6 +15,7 @@ from typing import IO, Any
 import msgspec
 
 from simulator import csv_file
+from simulator.agents import Behaviour
 from tenure.domain.admission import PRIORITY_MAX, REPLICAS_MAX, check_budget
 from tenure.domain.ids import BudgetPath, JobId, UserName
 from tenure.domain.job import JobSpec, Launch
@@ -45,13 +46,17 @@ _LAUNCH = Launch(command=("simulated",))
 
 
 class TraceJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A job of a trace. `submitted_at` is milliseconds from its start, `runs_for_ms` the work to be done."""
+    """A job of a trace. `submitted_at` is milliseconds from its start, `runs_for_ms` the work to be done.
+
+    `behaviour`: what its processes do, where more is known than how long they work.
+    """
 
     job: JobId
     submitted_at: Millis
     spec: JobSpec
     runs_for_ms: Millis
     kind: str
+    behaviour: Behaviour | None = None
 
 
 class BadRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -4,7 +4,8 @@ Time jumps to the next instant at which anything can change: an action of the sc
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from services.health.policy.mending import Plug
 from services.placer import decider as placer
 from services.ranker import decider as ranker
 from simulator.actor import Actor
-from simulator.agents import FREE, Behaviour, VirtualAgents, Work
+from simulator.agents import FREE, Behaviour, Running, VirtualAgents, Work
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import FactId, HostId, JobId, UserName
 from tenure.domain.job import JobSpec
@@ -52,6 +53,19 @@ def fair(policy: Policy, *, plug: Plug = health.NO_PLUG) -> list[Role[Any]]:
 FAIR: Roles = fair
 
 
+@dataclass(frozen=True, kw_only=True)
+class Before:
+    """What had happened at `at`, when a world takes over: the facts that its roles fold, and what its agents hold."""
+
+    at: Millis
+    facts: Sequence[Fact]
+    running: Sequence[Running]
+    behaviours: Mapping[JobId, Behaviour]
+    """What the processes of those jobs do that were submitted before."""
+    done_ms: Mapping[JobId, Millis]
+    """Work that resumable jobs have behind them."""
+
+
 class World:
     """Hosts, a budget tree and the deciders. Instants are milliseconds since the world began."""
 
@@ -59,21 +73,33 @@ class World:
         self,
         *,
         hosts: Sequence[HostSpec],
-        tree: BudgetTree,
+        tree: BudgetTree | None,
         policy: Policy,
         roles: Roles = FAIR,
         work: Work = FREE,
+        before: Before | None = None,
     ) -> None:
+        """`tree` None: the one that the facts of `before` have."""
         self.log = MemoryLog()
-        self.now: Millis = 0
+        self.now: Millis = 0 if before is None else before.at
         self.policy = policy
+        if before is not None:
+            was = msgspec.structs.replace
+            numbered = enumerate(before.facts, start=1)
+            self.log.append_now([was(fact, id=FactId(f"before-{n}"), cluster=CLUSTER) for n, fact in numbered])
         heartbeat_ms = policy.heartbeat_ms
-        self.agents = VirtualAgents(tuple(hosts), self.log, cluster=CLUSTER, heartbeat_ms=heartbeat_ms, work=work)
+        self.agents = VirtualAgents(
+            tuple(hosts), self.log, cluster=CLUSTER, heartbeat_ms=heartbeat_ms, work=work, began=self.now
+        )
+        if before is not None:
+            self.agents.behaviours.update(before.behaviours)
+            self.agents.inherit(before.running, done_ms=before.done_ms, now=self.now)
         self.actors: list[Actor[Any]] = [Actor(role, self.log, cluster=CLUSTER) for role in roles(policy)]
         self._script: list[tuple[Millis, int, Callable[[], None]]] = []
         self._said = 0
         self._planned = 0
-        self.change_tree(tree)
+        if tree is not None:
+            self.change_tree(tree)
 
     @property
     def recorded(self) -> list[Recorded]:
@@ -122,6 +148,10 @@ class World:
     def signal(self, host: HostId, signal: HealthSignal) -> None:
         """The agent of a host says this of a device now."""
         self._say(HostSignal(at=self.now, host=host, signals=(signal,)))
+
+    def join(self, specs: Sequence[HostSpec]) -> None:
+        """Further hosts come now, or are now as these say."""
+        self.agents.join(specs, self.now)
 
     def speak_for(self, host: HostId, *, machine: str) -> None:
         """Another machine has been given the host's name, so its agent has the same, and beats now."""

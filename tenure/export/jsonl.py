@@ -17,7 +17,7 @@ import msgspec
 
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId, RunId
-from tenure.domain.job import JobSpec, gpus_by_host
+from tenure.domain.job import DEFAULT_GRACE, JobSpec, Topology, gpus_by_host
 from tenure.domain.policy import RATES, UNIT, spoken
 from tenure.domain.rates import MILLI
 from tenure.domain.tree import PPM
@@ -72,6 +72,9 @@ def _told(facts: Iterable[Recorded], origin_ms: Millis | None) -> list[line.Line
             fold(export, fact)
     for submitted in export.submitted.values():  # accepted, and not looked at yet
         export.told.append(_submission(submitted.job, submitted.spec, at=submitted.at))
+    if len({host.cluster for host in export.hosts}) <= 1:
+        for host in export.hosts:
+            host.cluster = msgspec.UNSET
     told = export.told
     told.sort(key=_TIME)  # stable: the log's order decides ties; quick, for it nearly is in order
     origin = origin_ms if origin_ms is not None else (told[0].t if told else 0)
@@ -118,6 +121,7 @@ class _Export:
 
     def __init__(self) -> None:
         self.told: list[line.Line] = []
+        self.hosts: list[line.Host] = []
         self.submitted: dict[JobId, JobSubmitted] = {}
         """Jobs that were neither admitted nor rejected yet."""
         self.started: set[RunId] = set()
@@ -129,7 +133,9 @@ class _Export:
 
 def _host(export: _Export, fact: HostRegistered) -> None:
     for spec in fact.hosts:
-        export.told.append(line.Host(fact.at, "host", spec.host, spec.gpus, spec.gpu_type, spec.block))
+        told = line.Host(fact.at, "host", spec.host, spec.gpus, spec.gpu_type, spec.block, spec.cluster)
+        export.told.append(told)
+        export.hosts.append(told)
 
 
 def _capacity(export: _Export, fact: CapacityChanged) -> None:
@@ -160,6 +166,10 @@ def _submission(job: JobId, spec: JobSpec, *, at: Millis) -> line.JobSubmission:
         spec.priority,
         spec.gpu_type,
         msgspec.UNSET if spec.cluster is None else spec.cluster,
+        msgspec.UNSET if spec.topology is Topology.ANY else spec.topology,
+        msgspec.UNSET if spec.grace_ms == DEFAULT_GRACE else seconds(spec.grace_ms),
+        spec.hosts or msgspec.UNSET,
+        spec.hosts_excluded or msgspec.UNSET,
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from tenure.domain.host import HostState
 from tenure.domain.ids import BudgetPath, HostId, JobId, RunId, UserName
+from tenure.domain.job import Topology
 from tenure.domain.reasons import EndCause, JobState, Why
 
 Held = Mapping[HostId, tuple[int, ...]]
@@ -35,6 +36,8 @@ class Host(Line, gc=False):
     gpus: int
     gpu_type: str
     block: str
+    cluster: str | msgspec.UnsetType = msgspec.UNSET
+    """The cluster of hosts that it is in, where there are several."""
 
 
 class Capacity(Line, gc=False):
@@ -58,7 +61,11 @@ class JobSubmission(Line, gc=False):
     priority: int
     gpu_type: str | None
     gpu_cluster: str | msgspec.UnsetType = msgspec.UNSET
-    """The cluster of hosts that it names, if it does."""
+    """The cluster of hosts that it names, if it does; so are the four below."""
+    topology: Topology | msgspec.UnsetType = msgspec.UNSET
+    grace_s: float | msgspec.UnsetType = msgspec.UNSET
+    only_hosts: tuple[HostId, ...] | msgspec.UnsetType = msgspec.UNSET
+    excluded_hosts: tuple[HostId, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class JobRejection(Line, gc=False):
