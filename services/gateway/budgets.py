@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from services.gateway.answering import Context, answering
-from services.gateway.convert import from_budget, from_change
+from services.gateway.convert import from_budget, from_change, shares_of
 from services.gateway.decider import change_tree, edited_tree
 from services.gateway.gateway import Gateway
 from services.gateway.history import History
@@ -57,7 +57,9 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
         if request.expected_position < 0:
             raise Refusal(field="expected_position", problem="negative", fix="give the position GetTree told, or 0")
 
-        def change(state: State) -> BudgetTreeChanged:
+        planned: list[BudgetTree] = []
+
+        def change(state: State) -> BudgetTreeChanged | None:
             tree = edited_tree(
                 state,
                 edits,
@@ -66,10 +68,15 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
                 expected_position=request.expected_position,
             )
             _require_rights(state.tree, tree)
-            return change_tree(state, tree, order)
+            changed = change_tree(state, tree, order)
+            if not request.dry_run:
+                return changed
+            planned.append(tree)
+            return None
 
         written = await gateway.agree(change, what="the tree")
-        assert written is not None, "a change of the tree is always written"
+        if written is None:
+            return budgets_pb2.SetSharesResponse(budgets=[shares_of(node) for node in planned[-1].nodes])
         return budgets_pb2.SetSharesResponse(position=written[0])
 
     @answering

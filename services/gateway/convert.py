@@ -266,6 +266,17 @@ def from_budget(node: BudgetNode, state: State, totals: Mapping[BudgetPath, Budg
     )
 
 
+def shares_of(node: BudgetNode) -> budgets_pb2.Budget:
+    """The budget as it is written, without any standing."""
+    return budgets_pb2.Budget(
+        path=node.path,
+        share_percent=percent_of(node.share_ppm),
+        managers=node.managers,
+        members=node.members,
+        users_equal=node.users_equal,
+    )
+
+
 def from_change(change: BudgetChange) -> budgets_pb2.BudgetChange:
     """One change of a share, and who made it."""
     before, after, origin = change.share_ppm_before, change.share_ppm_after, change.origin

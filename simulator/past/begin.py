@@ -1,7 +1,7 @@
 """The state of a past at an instant, as a world takes it over: the facts that count, and the runs that are there.
 
-What counts: everything of jobs that had not ended, or that held GPUs within the lookback window; all of hosts, trees and
-policies. Of the rest nothing is left in the state of any role.
+What counts: everything of jobs that had not ended, or that held GPUs within the lookback window; all of hosts, trees
+and policies. Of the rest nothing is left in the state of any role.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,8 +1,8 @@
 """`events.jsonl[.gz]`, as `tenure log export` and `tenure simulate --log` write it, as the facts it was made of.
 
-What the lines leave out is made up so that it changes nothing: a replica's place is cut from what its run holds on each
-host, a host's last sign of life is the instant of its change. Reservations and escrows are left out: the lines do not say
-when they end, and the deciders make them anew.
+What the lines leave out is made up so that it changes nothing: a replica's place is cut from what its run holds on
+each host, a host's last sign of life is the instant of its change. Reservations and escrows are left out: the lines do
+not say when they end, and the deciders make them anew.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,8 +64,11 @@ def facts_of(path: Path) -> list[Fact]:
     number, decode = 0, msgspec.json.Decoder(dict[str, Any]).decode
     try:
         with csv_file.opened(path) as file:
-            for number, raw in enumerate(iter(partial(file.readline, LINE_BYTES_MAX), b""), start=1):
+            for raw in iter(partial(file.readline, LINE_BYTES_MAX), b""):
+                number += 1
                 reader.read(decode(raw))
+    except Refusal:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)[:80]
         raise _refused(f"{path}:{number}", f"no line of an export ({what})") from error

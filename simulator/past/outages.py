@@ -1,7 +1,7 @@
 """When hosts were taken away and given back, from the states that the log has of them: what is to be asked again.
 
-A host that was lost, or drained at once, is lost with what it runs; one that was drained at the ends of its contracts is
-drained so again. A silence that was not long enough to lose the host is left out.
+A host that was lost, or drained at once, is lost with what it runs; one that was drained at the ends of its contracts
+is drained so again. A silence that was not long enough to lose the host is left out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

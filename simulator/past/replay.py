@@ -7,7 +7,7 @@ from functools import partial
 from simulator.past.begin import state_at
 from simulator.past.outages import Ask, Order, orders_of
 from simulator.past.story import Past, PastJob
-from simulator.past.worked import Behaviours, behaviours_of
+from simulator.past.worked import behaviours_of
 from simulator.simulation import Simulation, Work, without_silence
 from simulator.workload import TraceJob
 from simulator.world import Before, World

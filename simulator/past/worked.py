@@ -1,8 +1,8 @@
 """How long jobs work if nothing stops them, and what their processes do: from what they did.
 
 A job that came to its end by itself worked as long as it did. Of one that did not (it was running, or waiting, when the
-log ends; its owner or the scheduler ended it), only the least is known: it is taken to work as long as the median of the
-jobs that worked longer than that, of the same user and budget if there are some, else of the budget, else of all.
+log ends; its owner or the scheduler ended it), only the least is known: it is taken to work as long as the median of
+the jobs that worked longer than that, of the same user and budget if there are some, else of the budget, else of all.
 """
 
 from bisect import bisect_right
@@ -96,7 +96,7 @@ def _least(job: PastJob, *, until: Millis, work: Work) -> Millis:
 
 
 def _saves(job: PastJob) -> bool:
-    """Whether it saves its progress when told to stop: not if it was stopped and no run of it ever told a checkpoint."""
+    """Whether it saves its progress when told to stop: not if it was stopped and no such run told a checkpoint."""
     stopped = [run for run in job.runs if run.started_at is not None and run.cause in _STOPPED]
     return not stopped or any(run.checkpoint is not None for run in stopped)
 

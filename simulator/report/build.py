@@ -1,6 +1,6 @@
 """The report of a simulated log: every figure of the test window, and the breaches of the whole log."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from simulator.agents import Work
 from simulator.report.breaches import find_breaches
@@ -18,7 +18,7 @@ from simulator.report.history import NO_RATES, History
 from simulator.report.owed import Books
 from simulator.report.spent import Spent, spend
 from simulator.report.waits import waits_by_class
-from tenure.domain.ids import JobId
+from tenure.domain.ids import HostId, JobId
 from tenure.domain.units import DAY, HOUR, SECOND, GpuMillis, Millis, gpu_hours
 from tenure.events.fact import Recorded
 
@@ -38,24 +38,28 @@ def build_report(
     wall_seconds: float,
     work: Work,
     rates_milli: Mapping[str, int] = NO_RATES,
+    origin: Millis = 0,
+    gone: Collection[HostId] = (),
 ) -> Report:
-    """Every figure of [start, end), from the facts of a simulated log whose first instant is 0.
+    """Every figure of [start, end), from the facts of a simulated log whose first instant is `origin`.
 
     `kinds` are the labels of the trace, by which waits are grouped; `rates_milli` the exchange rates of a log without a
-    policy. Raises ValueError on an empty window.
+    policy; `gone` hosts that are no part of the cluster any more. Raises ValueError on an empty window.
     """
-    if not 0 <= start < end:
+    if not origin <= start < end:
         raise ValueError(f"a test window from {start} to {end} ms is empty")
     history = History(recorded, rates_milli=rates_milli)
+    history.hosts.update(dict.fromkeys(gone, (end, 0)))
     windows = _windows(start, end)
-    books = Books(history, until=end, edges=[edge for window in (*windows, (start, end)) for edge in window])
+    edges = [edge for window in (*windows, (start, end)) for edge in window]
+    books = Books(history, until=end, edges=edges, since=origin)
     spent = spend(history, start=start, end=end, work=work)
     breaches = find_breaches(recorded)
     offered = books.available(start, end)
     gpus = sum(size for _, size in history.hosts.values())
     return Report(
         policy=policy_name,
-        simulated_days=end / DAY,
+        simulated_days=(end - origin) / DAY,
         wall_seconds=wall_seconds,
         jobs=sum(start <= job.submitted_at < end for job in history.jobs.values()),
         runs=spent.runs,
@@ -77,7 +81,7 @@ def build_report(
         restart_gpu_hours=gpu_hours(spent.restarts),
         gpu_hours=_gpu_hours(spent),
         gpus=gpus,
-        window=Window(start_s=start / SECOND, end_s=end / SECOND),
+        window=Window(start_s=(start - origin) / SECOND, end_s=(end - origin) / SECOND),
         lookback_s=lookback_ms / SECOND,
     )
 

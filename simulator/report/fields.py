@@ -91,8 +91,56 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     end_s: float
 
 
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """What a budget or a user got: `jobs` were submitted in the window, and waited until their first start or its end.
+
+    `delivered_gpu_hours` was charged and not refunded, `unallocated_gpu_hours` held free of charge. `preemptions`: runs
+    ended early for another job or by a drain.
+    """
+
+    jobs: int = 0
+    delivered_gpu_hours: float = 0.0
+    unallocated_gpu_hours: float = 0.0
+    wait_mean_s: float | None = None
+    wait_p50_s: float | None = None
+    wait_p90_s: float | None = None
+    preemptions: int = 0
+
+
+class Gain(msgspec.Struct, frozen=True, kw_only=True):
+    """What changes for a budget or a user (`name`): from `before` to `after`, and what the log has (`really`).
+
+    A change of the mean wait is null where either has none; less is better.
+    """
+
+    name: str
+    really: Served
+    before: Served
+    after: Served
+    delivered_change_gpu_hours: float
+    unallocated_change_gpu_hours: float
+    wait_mean_change_s: float | None
+
+
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
+    """Who gains and who loses, the most first, over [since_ms, until_ms) of a log (epoch milliseconds).
+
+    `changes`: what is other than it was. Where there is something, `before` is the same time replayed without
+    (`compared_with` is `replay`); else it is what really happened (`log`). `jobs_estimated`: of how many jobs it is
+    not known how long they would have worked.
+    """
+
+    since_ms: int
+    until_ms: int
+    changes: list[str]
+    compared_with: str
+    budgets: list[Gain]
+    users: list[Gain]
+    jobs_estimated: int
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """`report.json`.
+    """`report.json`. `what_if` is there where a log was replayed.
 
     `occupancy` is held / (held or offered) GPU-time, `availability` offered / all, `unallocated_fraction` the part of
     what was held that was free of charge, `goodput` 1 - (work lost to stops + restart time) / held. `jobs` were
@@ -121,3 +169,4 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int
     window: Window
     lookback_s: float
+    what_if: WhatIf | msgspec.UnsetType = msgspec.UNSET

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tenure.domain.ids import BudgetPath, HostId, JobId, RunId
+from tenure.domain.ids import BudgetPath, HostId, JobId, RunId, UserName
 from tenure.domain.rates import Rates
 from tenure.domain.reasons import EndCause
 from tenure.domain.tree import BudgetTree
@@ -33,6 +33,7 @@ class JobStory:
         "resumable",
         "started_at",
         "submitted_at",
+        "user",
         "wanted",
     )
 
@@ -40,6 +41,7 @@ class JobStory:
         spec = fact.spec
         self.submitted_at: Millis = fact.submitted_at
         self.budget: BudgetPath = spec.budget
+        self.user: UserName = spec.user
         self.gpus: int = spec.replicas * spec.gpus_per_replica
         self.min_runtime_ms: Millis = spec.min_runtime_ms
         self.allocated: bool = spec.min_runtime_ms > 0

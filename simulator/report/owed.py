@@ -23,9 +23,9 @@ Sums = list[float]
 class Books:
     """What every leaf was entitled to, wanted and got until each of the instants that matter."""
 
-    def __init__(self, history: History, *, until: Millis, edges: Iterable[Millis]) -> None:
-        """`edges`: where windows that will be asked about begin and end; none after `until`."""
-        self._hours = list(range(0, until + 1, HOUR))
+    def __init__(self, history: History, *, until: Millis, edges: Iterable[Millis], since: Millis = 0) -> None:
+        """`edges`: where windows that will be asked about begin and end; none after `until`, none before `since`."""
+        self._hours = list(range(since // HOUR * HOUR, until + 1, HOUR))
         eras = [at for at, _ in history.trees if at <= until]
         self._cuts = sorted({*self._hours, *edges, *eras, until})
         self._index = {cut: index for index, cut in enumerate(self._cuts)}

@@ -1,7 +1,9 @@
 """`tenure budget`: the tree and how each budget stands, its edits and their history, what is owed and delivered."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -91,19 +93,39 @@ def set_shares(
         typer.Option("--remove", metavar="PATH", help="Remove it and those below. Repeatable."),
     ] = None,
     comment: Annotated[str, typer.Option("--comment", "-m", help="Why; kept in the history.")] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing: show who would have gained and lost by it.")
+    ] = False,
+    since: Annotated[
+        Any,
+        typer.Option(parser=parsing.duration, metavar="TIME", help="With --dry-run: how far back.", show_default="30d"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Change shares, all of them or none. What was delivered before stays as it was."""
     wanted = parsing.shares(settings or [])
     if bool(file) == bool(wanted or remove):
         raise typer.BadParameter("give either PATH=PERCENT and --remove, or --file", param_hint="'PATH=PERCENT'")
+    if since is not None and not dry_run:
+        raise typer.BadParameter("nothing is replayed without --dry-run: add it, or leave --since out")
     with connect() as client:
-        if file is not None:
-            from tenure.runtime.budgets_file import load_budgets
-
-            position = replace_tree(client, load_budgets(file), comment=comment, user=caller())
+        edit = _edit(client, wanted, file=file, remove=remove or [])
+        if dry_run:
+            planned = client.planned_tree(edit.budgets, merge=edit.merge, remove=edit.remove, user=caller())
         else:
-            position = _merge_shares(client, wanted, remove=remove or [], comment=comment)
+            position = client.set_shares(
+                edit.budgets,
+                merge=edit.merge,
+                remove=edit.remove,
+                user=caller(),
+                comment=comment,
+                expected_position=edit.expected_position,
+            )
+    if dry_run:
+        from tenure.cli.budget_dry_run import show_gains
+
+        show_gains(planned, since=since, as_json=as_json)
+        return
     if as_json:
         print_json({"position": position})
     else:
@@ -174,10 +196,24 @@ def as_message(tree: "BudgetTree") -> "list[budgets_pb2.Budget]":
     ]
 
 
-def _merge_shares(client: "Client", wanted: dict[str, float], *, remove: list[str], comment: str) -> int:
-    """Change these shares and keep all else of those budgets; refused if somebody changes the tree meanwhile."""
+@dataclass(frozen=True, kw_only=True)
+class _Edit:
+    """What is to be done to the tree, as the gateway takes it."""
+
+    budgets: "Sequence[budgets_pb2.Budget]"
+    merge: bool
+    remove: Sequence[str] = ()
+    expected_position: int = 0
+
+
+def _edit(client: "Client", wanted: dict[str, float], *, file: Path | None, remove: list[str]) -> _Edit:
+    """A whole tree from a file, or these shares changed; the latter refused if somebody changes the tree meanwhile."""
     from tenure.v1 import budgets_pb2
 
+    if file is not None:
+        from tenure.runtime.budgets_file import load_budgets
+
+        return _Edit(budgets=as_message(load_budgets(file)), merge=False)
     tree = client.tree()
     known = {one.path: one for one in tree.budgets}
     changed: list[budgets_pb2.Budget] = []
@@ -188,9 +224,7 @@ def _merge_shares(client: "Client", wanted: dict[str, float], *, remove: list[st
                 path=path, share_percent=percent, managers=before.managers, users_equal=before.users_equal
             )
         )
-    return client.set_shares(
-        changed, merge=True, remove=remove, user=caller(), comment=comment, expected_position=tree.position
-    )
+    return _Edit(budgets=changed, merge=True, remove=remove, expected_position=tree.position)
 
 
 def _tree_row(budget: "budgets_pb2.Budget") -> list[Cell]:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ from tenure.domain.refusal import Refusal
 from tenure.sdk.errors import ServerUnreachable
 
 if TYPE_CHECKING:
+    from tenure.events.catalogue import Kind
     from tenure.events.fact import Recorded
     from tenure.log.access import Access
 
@@ -50,16 +51,11 @@ def export(
     ] = None,
 ) -> None:
     """Write the log as JSON lines: capacity, submissions, runs and their ends, each with its reason."""
-    from tenure.export.jsonl import blocks
-    from tenure.log.port import Unavailable
+    from tenure.export.jsonl import EXPORTED, blocks
 
     place = None if output is None else writable(output, field="--output")
     access, name = where(nats, cluster, key_file=key_file, ca=ca)
-    with _progress() as show:
-        try:
-            facts = asyncio.run(_read(access, name, show))
-        except Unavailable as away:
-            raise ServerUnreachable(str(away), code="UNAVAILABLE") from away
+    facts = read_log(access, name, EXPORTED)
     written = _write(place, blocks(facts))
     if output is not None:
         print(f"{written} lines of {len(facts)} facts in {output}", file=sys.stderr)
@@ -84,17 +80,26 @@ def where(nats: str, cluster: str, *, key_file: Path | None, ca: Path | None) ->
     return reader_access(endpoint), cluster or endpoint.cluster
 
 
-async def _read(access: "Access", cluster: str, show: "Show") -> "list[Recorded]":
-    """All facts that are exported, up to the last one that the log has now. Raises `Unavailable`."""
+def read_log(access: "Access", cluster: str, kinds: "Sequence[Kind]") -> "list[Recorded]":
+    """All facts of these kinds, up to the last one that the log has now. Raises `ServerUnreachable`."""
+    from tenure.log.port import Unavailable
+
+    with _progress() as show:
+        try:
+            return asyncio.run(_read(access, cluster, kinds, show))
+        except Unavailable as away:
+            raise ServerUnreachable(str(away), code="UNAVAILABLE") from away
+
+
+async def _read(access: "Access", cluster: str, kinds: "Sequence[Kind]", show: "Show") -> "list[Recorded]":
     from tenure.domain.ids import LOG_START
-    from tenure.export.jsonl import EXPORTED
     from tenure.log.jetstream import JetStreamLog
 
     log = await JetStreamLog.connect(access, cluster=cluster)
     facts: list[Recorded] = []
     try:
-        head = await log.head(EXPORTED)
-        feed = await log.follow(EXPORTED, after=LOG_START)
+        head = await log.head(kinds)
+        feed = await log.follow(kinds, after=LOG_START)
         while feed.passed < head:
             facts += await feed.next(None)
             show(feed.passed, head)

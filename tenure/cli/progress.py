@@ -22,7 +22,7 @@ class Simulating:
     """The progress of one simulation from 0 to `end`, as a context."""
 
     def __init__(self, *, end: Millis) -> None:
-        self._end = end
+        self._end = max(1, end)
         self._began = self._shown = time.monotonic()
         self._bar: Progress | None = None
         self._line: Any = None

@@ -3,11 +3,8 @@
 Bad input of any kind exits with 2 and one line on stderr, before anything is simulated or written.
 """
 
-import contextlib
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +12,12 @@ import typer
 
 from tenure.cli import parsing
 from tenure.cli.figures import read_report, show
-from tenure.cli.files import writable, write_blocks
+from tenure.cli.files import write_blocks
 from tenure.cli.options import SYSTEM, Json
+from tenure.cli.outcome import Outputs, draw, outputs_at, say, tell_few, tell_rejected, tell_unplayed, usage
 from tenure.cli.progress import Simulating
-from tenure.cli.terminal import clean, print_json
+from tenure.cli.terminal import print_json
+from tenure.cli.whatif import Source, answer, tell
 from tenure.domain.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -26,10 +25,7 @@ if TYPE_CHECKING:
     from simulator.workload import BadRow
     from tenure.events.fact import Recorded
 
-USAGE = 2
 POLICIES = ("fair", "priority")
-FEW = 5
-"""Rows or jobs that are told one by one when something is wrong with many."""
 
 
 def register(app: typer.Typer) -> None:
@@ -37,18 +33,22 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=SYSTEM)(simulate)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outputs:
-    """Where results go, links followed; None: nowhere."""
-
-    report: Path | None
-    log: Path | None
-    html: Path | None
-    png: Path | None
-    svg: Path | None
-
-
 def simulate(
+    export: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="With --from-log: an events.jsonl[.gz] in place of the running system's log.",
+            show_default=False,
+        ),
+    ] = None,
+    from_log: Annotated[
+        bool, typer.Option("--from-log", help="What really happened instead of a trace, as it was or changed.")
+    ] = False,
+    since: Annotated[
+        Any,
+        typer.Option(parser=parsing.duration, metavar="TIME", help="So much of the log.", show_default="30d"),
+    ] = None,
     cluster: Annotated[
         Path | None, typer.Option("--cluster", metavar="FILE", help="The hosts: a cluster.yaml.", show_default=False)
     ] = None,
@@ -93,8 +93,18 @@ def simulate(
 ) -> None:
     """Replay a history, or a what-if, on a virtual clock: who waits, who gets what they are owed."""
     began = time.monotonic()
-    with _usage():
-        outputs = _outputs(report=report, log=log, html=html, png=png, svg=svg)
+    if from_log or export or since is not None:
+        others = {"trace": trace, "faults": faults, "days": days, "warmup": warmup, "compare": compare}
+        others |= {"skip-bad": skip_bad, "policy": None if policy == "fair" else policy}
+        with usage():
+            source = Source(file=export, since=since, from_log=from_log, others=others)
+            outputs = outputs_at(report=report, log=log, html=html, png=png, svg=svg)
+            question = source.question(settings=settings or (), budgets=budgets, cluster=cluster)
+            tell_unplayed(settings or ())
+        tell(answer(question, outputs=outputs, began=began), as_json=json)
+        return
+    with usage():
+        outputs = outputs_at(report=report, log=log, html=html, png=png, svg=svg)
         if compare is not None:
             if cluster or budgets or trace or faults or report or log:
                 fix = "give it alone, or with --html, --png, --svg, --json"
@@ -108,7 +118,7 @@ def simulate(
             raise Refusal(field="--policy", problem=f"{policy[:40]!r} is not known", fix=fix)
         files = _files(cluster, budgets, trace, faults)
         plan = read_plan(files, settings=settings or (), days=days, warmup=warmup, skip_bad=skip_bad)
-        _tell_unplayed(settings or ())
+        tell_unplayed(settings or ())
         _tell_skipped(plan.trace.bad, of=len(plan.trace.jobs) + len(plan.trace.bad))
     told = _play(plan, policy=policy, outputs=outputs, began=began)
     if json:
@@ -123,9 +133,9 @@ def _play(plan: "Plan", *, policy: str, outputs: Outputs, began: float) -> dict[
 
     with resting_collector():
         recorded = _simulate(plan, policy=policy)
-        _tell_rejected(recorded, of=len(plan.jobs))
+        tell_rejected(recorded, of=len(plan.jobs))
         told = _report(plan, recorded, policy=policy, outputs=outputs, began=began)
-        _draw(plan, recorded, told, outputs=outputs)
+        draw(recorded, told, outputs=outputs, tree=plan.tree, kinds={job.job: job.kind for job in plan.jobs})
     return told
 
 
@@ -145,20 +155,6 @@ def _compare(paths: tuple[Path, Path], *, outputs: Outputs, as_json: bool) -> No
         show(reports, names=names)
 
 
-@contextlib.contextmanager
-def _usage() -> Iterator[None]:
-    """What is refused inside is said in one line and exits with 2."""
-    try:
-        yield
-    except Refusal as refusal:
-        _say(clean(" ".join(str(refusal).split())))
-        raise typer.Exit(USAGE) from refusal
-
-
-def _say(line: str) -> None:
-    print(f"tenure simulate: {line}", file=sys.stderr)
-
-
 def _files(cluster: Path | None, budgets: Path | None, trace: Path | None, faults: Path | None) -> "Files":
     """The inputs, none of the needed ones missing. Raises `Refusal`."""
     from simulator.plan import Files
@@ -172,49 +168,11 @@ def _files(cluster: Path | None, budgets: Path | None, trace: Path | None, fault
     return Files(cluster=cluster, budgets=budgets, trace=trace, faults=faults)
 
 
-def _outputs(**paths: Path | None) -> Outputs:
-    """Where results go, by option. Raises `Refusal` where one cannot be written, or is not named as what it is."""
-    places: dict[str, Path | None] = {}
-    for option, path in paths.items():
-        if path is not None and option in ("png", "svg") and path.suffix.lower() != f".{option}":
-            raise Refusal(
-                field=f"--{option}", problem=f"{path} does not end in .{option}", fix=f"name it {path}.{option}"
-            )
-        places[option] = None if path is None else writable(path, field=f"--{option}")
-    return Outputs(**places)
-
-
-def _tell_unplayed(settings: Sequence[str]) -> None:
-    """Which of the knobs that were set change nothing."""
-    from simulator.knobs import UNPLAYED
-
-    for knob in dict.fromkeys(setting.partition("=")[0].strip() for setting in settings):
-        if knob in UNPLAYED:
-            _say(f"{knob} changes nothing here: hosts fail as --faults says, and at once")
-
-
 def _tell_skipped(bad: "Sequence[BadRow]", *, of: int) -> None:
     """How many rows were left out, and what is wrong with the first few."""
     if bad:
-        _say(f"{len(bad)} of {of} rows are bad and left out:")
-        _tell_few([row.reason for row in bad])
-
-
-def _tell_rejected(recorded: "Sequence[Recorded]", *, of: int) -> None:
-    """How many jobs were not admitted, and why the first few were not."""
-    from tenure.events.budgets import JobRejected
-
-    rejected = [entry.fact for entry in recorded if isinstance(entry.fact, JobRejected)]
-    if rejected:
-        _say(f"{len(rejected)} of {of} jobs are rejected, as they would be by a real system:")
-        _tell_few(["{}: {field}: {problem}; {fix}".format(fact.job, **fact.why.numbers) for fact in rejected])
-
-
-def _tell_few(lines: Sequence[str]) -> None:
-    for line in lines[:FEW]:
-        print(f"  {clean(' '.join(line.split()))}", file=sys.stderr)
-    if len(lines) > FEW:
-        print(f"  and {len(lines) - FEW} more", file=sys.stderr)
+        say(f"{len(bad)} of {of} rows are bad and left out:")
+        tell_few([row.reason for row in bad])
 
 
 def _simulate(plan: "Plan", *, policy: str) -> "Sequence[Recorded]":
@@ -262,27 +220,3 @@ def _report(
         write_report(outputs.report, report)
     told: dict[str, Any] = msgspec.to_builtins(report)
     return told
-
-
-def _draw(plan: "Plan", recorded: "Sequence[Recorded]", report: dict[str, Any], *, outputs: Outputs) -> None:
-    """The pictures of a run, where any are asked for."""
-    if not (outputs.html or outputs.png or outputs.svg):
-        return
-    import msgspec
-
-    from tenure.domain.tree import PPM
-    from tenure.export.jsonl import lines
-
-    encoded = list(lines(recorded, origin_ms=0))
-    budgets = {str(budget.path): budget.share_ppm / PPM for budget in plan.tree.nodes}
-    kinds = {str(job.job): job.kind for job in plan.jobs}
-    drawn = {"report": report, "budgets": budgets, "kinds": kinds}
-    if outputs.html is not None:
-        from simulator.pictures.page import write_html
-
-        write_html(outputs.html, lines=map(msgspec.json.decode, encoded), **drawn)
-    for path in (outputs.png, outputs.svg):
-        if path is not None:
-            from simulator.pictures.image import write_image
-
-            write_image(path, lines=map(msgspec.json.decode, encoded), **drawn)

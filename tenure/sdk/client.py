@@ -6,7 +6,7 @@ Every submission carries an idempotency key: sending it again after a broken con
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -240,6 +240,20 @@ class Client:
             expected_position=expected_position,
         )
         return self._call(self._budgets.SetShares, request).position
+
+    def planned_tree(
+        self,
+        budgets: "Iterable[budgets_pb2.Budget]",
+        *,
+        user: str,
+        merge: bool,
+        remove: Iterable[str] = (),
+    ) -> "Sequence[budgets_pb2.Budget]":
+        """The tree as `set_shares` would make it, refused as it would be; nothing is written."""
+        from tenure.v1 import budgets_pb2
+
+        request = budgets_pb2.SetSharesRequest(budgets=budgets, merge=merge, remove=remove, user=user, dry_run=True)
+        return self._call(self._budgets.SetShares, request).budgets
 
     def budget_history(self, path: str = "") -> "budgets_pb2.BudgetHistoryResponse":
         """Every change of a share, oldest first."""

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tenure/v1/budgets.proto\x12\ttenure.v1\"\xef\x02\n\x06\x42udget\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x15\n\rshare_percent\x18\x02 \x01(\x01\x12\x10\n\x08\x66raction\x18\x03 \x01(\x01\x12\x10\n\x08managers\x18\x04 \x03(\t\x12\x18\n\x0busers_equal\x18\x05 \x01(\x08H\x00\x88\x01\x01\x12\x0c\n\x04leaf\x18\x06 \x01(\x08\x12\x16\n\x0e\x63harged_gpu_ms\x18\x07 \x01(\x03\x12\x19\n\x11\x63ommitment_gpu_ms\x18\x08 \x01(\x03\x12\x1a\n\x12\x65ntitlement_gpu_ms\x18\t \x01(\x03\x12\x13\n\x0bjobs_queued\x18\n \x01(\x03\x12\x14\n\x0cjobs_running\x18\x0b \x01(\x03\x12\x16\n\x0egpus_allocated\x18\x0c \x01(\x03\x12\x18\n\x10gpus_unallocated\x18\r \x01(\x03\x12\x0f\n\x07members\x18\x0e \x03(\t\x12\x13\n\x0bno_managers\x18\x0f \x01(\x08\x12\x12\n\nno_members\x18\x10 \x01(\x08\x42\x0e\n\x0c_users_equal\"\x10\n\x0eGetTreeRequest\"G\n\x0fGetTreeResponse\x12\"\n\x07\x62udgets\x18\x01 \x03(\x0b\x32\x11.tenure.v1.Budget\x12\x10\n\x08position\x18\x02 \x01(\x03\"\x8f\x01\n\x10SetSharesRequest\x12\"\n\x07\x62udgets\x18\x01 \x03(\x0b\x32\x11.tenure.v1.Budget\x12\r\n\x05merge\x18\x02 \x01(\x08\x12\x0e\n\x06remove\x18\x03 \x03(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0f\n\x07\x63omment\x18\x05 \x01(\t\x12\x19\n\x11\x65xpected_position\x18\x06 \x01(\x03\"%\n\x11SetSharesResponse\x12\x10\n\x08position\x18\x01 \x01(\x03\"$\n\x14\x42udgetHistoryRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\"A\n\x15\x42udgetHistoryResponse\x12(\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x17.tenure.v1.BudgetChange\"\x89\x02\n\x0c\x42udgetChange\x12\x10\n\x08position\x18\x01 \x01(\x03\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12\x0f\n\x07\x63omment\x18\x04 \x01(\t\x12\x0c\n\x04path\x18\x05 \x01(\t\x12!\n\x14share_percent_before\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12 \n\x13share_percent_after\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x10\n\x08\x61sked_by\x18\x08 \x01(\t\x12\x11\n\tasked_how\x18\t \x01(\t\x12\x12\n\nasked_from\x18\n \x01(\tB\x17\n\x15_share_percent_beforeB\x16\n\x14_share_percent_after\"G\n\x13\x42udgetReportRequest\x12\x10\n\x08since_ms\x18\x01 \x01(\x03\x12\x10\n\x08until_ms\x18\x02 \x01(\x03\x12\x0c\n\x04path\x18\x03 \x01(\t\"v\n\x14\x42udgetReportResponse\x12(\n\x04rows\x18\x01 \x03(\x0b\x32\x1a.tenure.v1.BudgetReportRow\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x10\n\x08until_ms\x18\x03 \x01(\x03\x12\x10\n\x08position\x18\x04 \x01(\x03\"\xad\x01\n\x0f\x42udgetReportRow\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04leaf\x18\x02 \x01(\x08\x12\x13\n\x0bowed_gpu_ms\x18\x03 \x01(\x03\x12\x18\n\x10\x64\x65livered_gpu_ms\x18\x04 \x01(\x03\x12\x1a\n\x12unallocated_gpu_ms\x18\x05 \x01(\x03\x12\x1a\n\x12\x65ntitlement_gpu_ms\x18\x06 \x01(\x03\x12\x17\n\x0frefunded_gpu_ms\x18\x07 \x01(\x03\x32\xac\x02\n\x07\x42udgets\x12@\n\x07GetTree\x12\x19.tenure.v1.GetTreeRequest\x1a\x1a.tenure.v1.GetTreeResponse\x12\x46\n\tSetShares\x12\x1b.tenure.v1.SetSharesRequest\x1a\x1c.tenure.v1.SetSharesResponse\x12L\n\x07History\x12\x1f.tenure.v1.BudgetHistoryRequest\x1a .tenure.v1.BudgetHistoryResponse\x12I\n\x06Report\x12\x1e.tenure.v1.BudgetReportRequest\x1a\x1f.tenure.v1.BudgetReportResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tenure/v1/budgets.proto\x12\ttenure.v1\"\xef\x02\n\x06\x42udget\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x15\n\rshare_percent\x18\x02 \x01(\x01\x12\x10\n\x08\x66raction\x18\x03 \x01(\x01\x12\x10\n\x08managers\x18\x04 \x03(\t\x12\x18\n\x0busers_equal\x18\x05 \x01(\x08H\x00\x88\x01\x01\x12\x0c\n\x04leaf\x18\x06 \x01(\x08\x12\x16\n\x0e\x63harged_gpu_ms\x18\x07 \x01(\x03\x12\x19\n\x11\x63ommitment_gpu_ms\x18\x08 \x01(\x03\x12\x1a\n\x12\x65ntitlement_gpu_ms\x18\t \x01(\x03\x12\x13\n\x0bjobs_queued\x18\n \x01(\x03\x12\x14\n\x0cjobs_running\x18\x0b \x01(\x03\x12\x16\n\x0egpus_allocated\x18\x0c \x01(\x03\x12\x18\n\x10gpus_unallocated\x18\r \x01(\x03\x12\x0f\n\x07members\x18\x0e \x03(\t\x12\x13\n\x0bno_managers\x18\x0f \x01(\x08\x12\x12\n\nno_members\x18\x10 \x01(\x08\x42\x0e\n\x0c_users_equal\"\x10\n\x0eGetTreeRequest\"G\n\x0fGetTreeResponse\x12\"\n\x07\x62udgets\x18\x01 \x03(\x0b\x32\x11.tenure.v1.Budget\x12\x10\n\x08position\x18\x02 \x01(\x03\"\xa0\x01\n\x10SetSharesRequest\x12\"\n\x07\x62udgets\x18\x01 \x03(\x0b\x32\x11.tenure.v1.Budget\x12\r\n\x05merge\x18\x02 \x01(\x08\x12\x0e\n\x06remove\x18\x03 \x03(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0f\n\x07\x63omment\x18\x05 \x01(\t\x12\x19\n\x11\x65xpected_position\x18\x06 \x01(\x03\x12\x0f\n\x07\x64ry_run\x18\x07 \x01(\x08\"I\n\x11SetSharesResponse\x12\x10\n\x08position\x18\x01 \x01(\x03\x12\"\n\x07\x62udgets\x18\x02 \x03(\x0b\x32\x11.tenure.v1.Budget\"$\n\x14\x42udgetHistoryRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\"A\n\x15\x42udgetHistoryResponse\x12(\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x17.tenure.v1.BudgetChange\"\x89\x02\n\x0c\x42udgetChange\x12\x10\n\x08position\x18\x01 \x01(\x03\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12\x0f\n\x07\x63omment\x18\x04 \x01(\t\x12\x0c\n\x04path\x18\x05 \x01(\t\x12!\n\x14share_percent_before\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12 \n\x13share_percent_after\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x10\n\x08\x61sked_by\x18\x08 \x01(\t\x12\x11\n\tasked_how\x18\t \x01(\t\x12\x12\n\nasked_from\x18\n \x01(\tB\x17\n\x15_share_percent_beforeB\x16\n\x14_share_percent_after\"G\n\x13\x42udgetReportRequest\x12\x10\n\x08since_ms\x18\x01 \x01(\x03\x12\x10\n\x08until_ms\x18\x02 \x01(\x03\x12\x0c\n\x04path\x18\x03 \x01(\t\"v\n\x14\x42udgetReportResponse\x12(\n\x04rows\x18\x01 \x03(\x0b\x32\x1a.tenure.v1.BudgetReportRow\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x10\n\x08until_ms\x18\x03 \x01(\x03\x12\x10\n\x08position\x18\x04 \x01(\x03\"\xad\x01\n\x0f\x42udgetReportRow\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04leaf\x18\x02 \x01(\x08\x12\x13\n\x0bowed_gpu_ms\x18\x03 \x01(\x03\x12\x18\n\x10\x64\x65livered_gpu_ms\x18\x04 \x01(\x03\x12\x1a\n\x12unallocated_gpu_ms\x18\x05 \x01(\x03\x12\x1a\n\x12\x65ntitlement_gpu_ms\x18\x06 \x01(\x03\x12\x17\n\x0frefunded_gpu_ms\x18\x07 \x01(\x03\x32\xac\x02\n\x07\x42udgets\x12@\n\x07GetTree\x12\x19.tenure.v1.GetTreeRequest\x1a\x1a.tenure.v1.GetTreeResponse\x12\x46\n\tSetShares\x12\x1b.tenure.v1.SetSharesRequest\x1a\x1c.tenure.v1.SetSharesResponse\x12L\n\x07History\x12\x1f.tenure.v1.BudgetHistoryRequest\x1a .tenure.v1.BudgetHistoryResponse\x12I\n\x06Report\x12\x1e.tenure.v1.BudgetReportRequest\x1a\x1f.tenure.v1.BudgetReportResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,21 +38,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETTREERESPONSE']._serialized_start=426
   _globals['_GETTREERESPONSE']._serialized_end=497
   _globals['_SETSHARESREQUEST']._serialized_start=500
-  _globals['_SETSHARESREQUEST']._serialized_end=643
-  _globals['_SETSHARESRESPONSE']._serialized_start=645
-  _globals['_SETSHARESRESPONSE']._serialized_end=682
-  _globals['_BUDGETHISTORYREQUEST']._serialized_start=684
-  _globals['_BUDGETHISTORYREQUEST']._serialized_end=720
-  _globals['_BUDGETHISTORYRESPONSE']._serialized_start=722
-  _globals['_BUDGETHISTORYRESPONSE']._serialized_end=787
-  _globals['_BUDGETCHANGE']._serialized_start=790
-  _globals['_BUDGETCHANGE']._serialized_end=1055
-  _globals['_BUDGETREPORTREQUEST']._serialized_start=1057
-  _globals['_BUDGETREPORTREQUEST']._serialized_end=1128
-  _globals['_BUDGETREPORTRESPONSE']._serialized_start=1130
-  _globals['_BUDGETREPORTRESPONSE']._serialized_end=1248
-  _globals['_BUDGETREPORTROW']._serialized_start=1251
-  _globals['_BUDGETREPORTROW']._serialized_end=1424
-  _globals['_BUDGETS']._serialized_start=1427
-  _globals['_BUDGETS']._serialized_end=1727
+  _globals['_SETSHARESREQUEST']._serialized_end=660
+  _globals['_SETSHARESRESPONSE']._serialized_start=662
+  _globals['_SETSHARESRESPONSE']._serialized_end=735
+  _globals['_BUDGETHISTORYREQUEST']._serialized_start=737
+  _globals['_BUDGETHISTORYREQUEST']._serialized_end=773
+  _globals['_BUDGETHISTORYRESPONSE']._serialized_start=775
+  _globals['_BUDGETHISTORYRESPONSE']._serialized_end=840
+  _globals['_BUDGETCHANGE']._serialized_start=843
+  _globals['_BUDGETCHANGE']._serialized_end=1108
+  _globals['_BUDGETREPORTREQUEST']._serialized_start=1110
+  _globals['_BUDGETREPORTREQUEST']._serialized_end=1181
+  _globals['_BUDGETREPORTRESPONSE']._serialized_start=1183
+  _globals['_BUDGETREPORTRESPONSE']._serialized_end=1301
+  _globals['_BUDGETREPORTROW']._serialized_start=1304
+  _globals['_BUDGETREPORTROW']._serialized_end=1477
+  _globals['_BUDGETS']._serialized_start=1480
+  _globals['_BUDGETS']._serialized_end=1780
 # @@protoc_insertion_point(module_scope)

@@ -165,6 +165,7 @@ class SetSharesRequest(_message.Message):
     USER_FIELD_NUMBER: _builtins.int
     COMMENT_FIELD_NUMBER: _builtins.int
     EXPECTED_POSITION_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
     merge: _builtins.bool
     """Whether `budgets` is a change of the tree that there is, not a whole tree."""
     user: _builtins.str
@@ -173,6 +174,8 @@ class SetSharesRequest(_message.Message):
     """Why, for the history."""
     expected_position: _builtins.int
     """Refuse (ABORTED) if the tree has changed since this position; 0: whatever it is."""
+    dry_run: _builtins.bool
+    """Check everything and write nothing: the answer has the tree as it would be."""
     @_builtins.property
     def budgets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Budget]:
         """The whole new tree; or, with merge, only what is to change or to be added below existing budgets."""
@@ -190,10 +193,11 @@ class SetSharesRequest(_message.Message):
         user: _builtins.str = ...,
         comment: _builtins.str = ...,
         expected_position: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budgets", b"budgets", "comment", b"comment", "expected_position", b"expected_position", "merge", b"merge", "remove", b"remove", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budgets", b"budgets", "comment", b"comment", "dry_run", b"dry_run", "expected_position", b"expected_position", "merge", b"merge", "remove", b"remove", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -201,21 +205,27 @@ Global___SetSharesRequest: _TypeAlias = SetSharesRequest  # noqa: Y015
 
 @_typing.final
 class SetSharesResponse(_message.Message):
-    """The change was written."""
+    """The change was written, or would be."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     POSITION_FIELD_NUMBER: _builtins.int
+    BUDGETS_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """Where it stands in the log."""
+    """Where it stands in the log; 0 with dry_run."""
+    @_builtins.property
+    def budgets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Budget]:
+        """With dry_run: the new tree in order of path, without standings."""
+
     def __init__(
         self,
         *,
         position: _builtins.int = ...,
+        budgets: _abc.Iterable[Global___Budget] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budgets", b"budgets", "position", b"position"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,1 @@
+"""Logs taken over at an instant: what is read of them, and what is made of it."""
