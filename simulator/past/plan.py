@@ -1,6 +1,6 @@
 """What is asked of a past: from when on, under which other rules. Read and checked before anything is replayed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from simulator.simulation import Work
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import BudgetPath
 from tenure.domain.nearest import did_you_mean, listed
-from tenure.domain.policy import check_clusters, types_unknown
+from tenure.domain.policy import Policy, check_clusters, types_unknown
 from tenure.domain.refusal import Refusal
 from tenure.domain.tree import BudgetTree
 from tenure.domain.units import DAY, Millis, format_duration
@@ -96,7 +96,8 @@ def _check_budgets(past: Past, tree: BudgetTree, *, where: str, start: Millis) -
     """Raise `Refusal` unless every job that is replayed has its budget in the new tree."""
     missing: dict[BudgetPath, int] = {}
     for job in past.jobs.values():
-        over = job.state is not None and job.submitted_at < start and all(_ended_before(job.runs[-1:], start))
+        last = job.runs[-1].ended_at if job.runs else job.submitted_at
+        over = job.state is not None and job.submitted_at < start and last is not None and last < start
         if not over and not tree.is_leaf(job.spec.budget):
             missing[job.spec.budget] = missing.get(job.spec.budget, 0) + 1
     if not missing:
@@ -112,16 +113,12 @@ def _check_budgets(past: Past, tree: BudgetTree, *, where: str, start: Millis) -
     )
 
 
-def _ended_before(runs: Iterable, start: Millis) -> Iterable[bool]:  # type: ignore[type-arg]
-    return (run.ended_at is not None and run.ended_at < start for run in runs)
-
-
 def _check_named(past: Past, changes: Changes, *, hosts: Sequence[HostSpec] | None) -> None:
     """Raise `Refusal` for own values of clusters, and for rates of types, that there are not."""
     if not changes.settings:
         return
     there = hosts if hosts is not None else [spec for _, spec in past.hosts]
-    policy = changes.policy(past.policies[-1][1]) if past.policies else parse_knobs(())[0]
+    policy = changes.policy(past.policies[-1][1] if past.policies else Policy())
     if "clusters" in changes.settings:
         check_clusters(policy, known={host.cluster for host in there})
     if "rates" in changes.settings:

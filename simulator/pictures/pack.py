@@ -59,6 +59,7 @@ def pack(told: Told) -> dict[str, Any]:
             for stop in told.stops
         ],
         "report": _figures(report),
+        "what_if": _what_if(report),
     }
 
 
@@ -189,6 +190,29 @@ def _wait(lengths: Ints) -> dict[str, Any]:
 
 def _delta(column: Ints) -> list[int]:
     return [int(step) for step in np.diff(column, prepend=0)]
+
+
+def _what_if(report: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Who gains and who loses, where a log was replayed: of each its name, GPU-hours before and after, mean waits."""
+    found = report.get("what_if")
+    if not found:
+        return None
+    lists = {part: [_gain(gain) for gain in found[part]] for part in ("budgets", "users")}
+    return {"changes": found["changes"], "compared_with": found["compared_with"], **lists}
+
+
+def _gain(gain: Mapping[str, Any]) -> list[Any]:
+    before, after = gain["before"], gain["after"]
+    figures = [
+        gain["really"]["delivered_gpu_hours"],
+        before["delivered_gpu_hours"],
+        after["delivered_gpu_hours"],
+        gain["delivered_change_gpu_hours"],
+        gain["unallocated_change_gpu_hours"],
+        before["wait_mean_s"],
+        after["wait_mean_s"],
+    ]
+    return [gain["name"], *(None if figure is None else round(figure, 2) for figure in figures)]
 
 
 def _figures(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -406,6 +406,22 @@ def test_bad_edits_are_refused_whole(log_under_test: LogUnderTest) -> None:
     play(log_under_test, scenario)
 
 
+def test_a_dry_run_answers_with_the_tree_and_writes_nothing(log_under_test: LogUnderTest) -> None:
+    async def scenario(rig: Rig) -> None:
+        before = await rig.log.head()
+        answer = await set_shares(rig, {"science": 70, "robotics": 30}, dry_run=True)
+        shares = {budget.path: budget.share_percent for budget in answer.budgets}
+        assert shares == {"robotics": 30, "science": 70, "science/bio": 50, "science/chem": 50}
+        assert answer.position == 0 and await rig.log.head() == before
+        await refused(set_shares(rig, {"science": 90}, dry_run=True), "INVALID_ARGUMENT", "sum to 130 %")
+        await rig.submit()
+        await refused(
+            set_shares(rig, {}, remove=["science/chem"], dry_run=True), "FAILED_PRECONDITION", "queued or running jobs"
+        )
+
+    play(log_under_test, scenario)
+
+
 def test_a_budget_with_jobs_cannot_be_removed(log_under_test: LogUnderTest) -> None:
     async def scenario(rig: Rig) -> None:
         job = JobId(await rig.submit())

@@ -291,3 +291,69 @@ def refused(capfd: pytest.CaptureFixture[str], *options: str) -> str:
     assert err.count("\n") == 1
     assert sorted(Path().iterdir()) == before
     return err.removeprefix("tenure simulate: ")
+
+
+# --- what really happened ------------------------------------------------------------------------------------------
+
+
+def from_log(*options: str, status: int = 0) -> Callable[[pytest.CaptureFixture[str]], Said]:
+    def run(capfd: pytest.CaptureFixture[str]) -> Said:
+        capfd.readouterr()
+        found = main(["simulate", "--from-log", *options])
+        said = Said(*capfd.readouterr())
+        assert found == status, said.err
+        return said
+
+    return run
+
+
+def test_a_simulated_log_replayed_is_the_same_log(simulate: Simulate, capfd: pytest.CaptureFixture[str]) -> None:
+    simulate("--log", "events.jsonl", "--faults", "faults.csv")
+    from_log("events.jsonl", "--log", "again.jsonl", "--report", "again.json")(capfd)
+    decided = ("run_assigned", "run_started", "run_ended", "job_finished")
+    first, again = (
+        [line for line in Path(name).read_text().splitlines() if json.loads(line)["type"] in decided]
+        for name in ("events.jsonl", "again.jsonl")
+    )
+    until = json.loads(again[-1])["t"]
+    assert len(again) > 2 * JOBS and [line for line in first if json.loads(line)["t"] <= until] == again
+    assert report("again.json")["what_if"]["compared_with"] == "log"
+
+
+def test_another_tree_shows_who_gains(simulate: Simulate, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    allocated = [row.replace(",4,0,", ",8,3600,") for row in rows()]
+    (folder / "trace.csv").write_text("\n".join([HEADER, *allocated, ""]))
+    simulate("--log", "events.jsonl.gz")
+    (folder / "new.yaml").write_text("budgets: {left: {share: 95}, right: {share: 5}}\n")
+    said = from_log("events.jsonl.gz", "--since", "2d", "--budgets", "new.yaml", "--html", "page.html")(capfd)
+    assert "with budgets of new.yaml, beside the same time replayed unchanged" in said.out
+    found = [line.split() for line in said.out.splitlines() if line.startswith(("left", "right"))]
+    assert [row[0] for row in found] == ["left", "right"]
+    assert found[0][3].startswith("+") and found[1][3].startswith("-")
+    assert '"compared_with":"replay"' in Path("page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("events.jsonl", "--trace", "trace.csv"), "--trace: does not go with --from-log"),
+        (("events.jsonl", "--policy", "priority"), "--policy: does not go with --from-log"),
+        (("events.jsonl", "--days", "2"), "--days: does not go with --from-log"),
+        (("events.jsonl", "--since", "90d"), "--since: 90d is before the log began"),
+        (("events.jsonl", "--budgets", "other.yaml"), "jobs of the log are funded by right"),
+        (("trace.csv",), "trace.csv:1: no line of an export"),
+        (("absent.jsonl",), "absent.jsonl: No such file"),
+    ],
+)
+def test_what_cannot_be_asked_of_a_log_is_a_2_and_writes_nothing(
+    simulate: Simulate, folder: Path, capfd: pytest.CaptureFixture[str], options: tuple[str, ...], words: str
+) -> None:
+    simulate("--log", "events.jsonl")
+    (folder / "other.yaml").write_text("budgets: {left: {share: 50}}\n")
+    said = from_log(*options, "--report", "none.json", status=2)(capfd)
+    assert words in said.err and len(said.err.splitlines()) == 1 and not Path("none.json").exists()
+
+
+def test_a_file_of_a_log_needs_the_option(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "events.jsonl"]) == 2
+    assert "write --from-log before it" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""A log that is replayed unchanged has the same starts, the same GPUs, the same ends, from wherever it is taken over."""
+"""A log that is replayed unchanged has the same starts, GPUs and ends, from wherever it is taken over."""
 
 from pathlib import Path
 

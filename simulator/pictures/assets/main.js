@@ -2,6 +2,7 @@
 
 drawFigures();
 drawLegend();
+drawGains();
 const repaint = [drawDelivered(), drawRatios()];
 drawParts();
 drawWaits();

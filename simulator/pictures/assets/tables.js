@@ -74,6 +74,21 @@ function drawStops() {
     numbers(["cause", "of", "runs", "GPU-hours lost", "GPU-hours of restarts"], data.stops.map((stop) => [stop.label, stop.allocated ? "allocated" : "unallocated", stop.count, stop.lost, stop.restart]), [null, null, 0, 2, 2]));
 }
 
+// Who gains and who loses, where a log was replayed.
+function drawGains() {
+  const found = data.what_if;
+  if (!found) return;
+  const changed = found.compared_with === "replay";
+  const note = changed ? `With ${found.changes.join(", ")}, beside the same time replayed unchanged. Delivered GPU-hours more (blue) or less (red).` : "The log replayed unchanged, beside what really happened: what the simulation leaves out.";
+  for (const [id, title, rows] of [["gains-budgets", "Budgets: who gains and who loses", found.budgets], ["gains-users", "Users: who gains and who loses", found.users]]) {
+    const most = Math.max(1e-9, ...rows.map((row) => Math.abs(row[4])));
+    const bars = rows.filter((row) => Math.abs(row[4]) >= 0.05).slice(0, 40).map((row) => make("tr", {}, make("th", { scope: "row" }, row[0]),
+      make("td", { style: "text-align:left" }, make("span", { class: "bar", style: `width:${((Math.abs(row[4]) / most) * 220).toFixed(1)}px;background:${row[4] > 0 ? "var(--accent)" : "var(--red)"}` }), ` ${row[4] > 0 ? "+" : "−"}${round(Math.abs(row[4]), 1)}`)));
+    section(id, title, note, bars.length ? make("div", { class: "scroll" }, make("table", {}, make("tbody", {}, ...bars))) : make("p", {}, "Nobody gains or loses GPU-hours."),
+      numbers(["name", "really", changed ? "unchanged" : "compared with", changed ? "changed" : "replayed", "change", "change of unallocated", "mean wait before, s", "mean wait after, s"], rows, [null, 1, 1, 1, 1, 1, 0, 0], { open: !bars.length }));
+  }
+}
+
 function drawFigures() {
   const report = data.report, figures = document.getElementById("figures");
   const waits = data.waits, wait = (name) => (waits[name] ? duration(waits[name].p90 * SECOND) : "–");

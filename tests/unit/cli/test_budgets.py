@@ -77,6 +77,18 @@ def test_a_file_replaces_the_tree(tenure: Run, tree: Canned, tmp_path: Path) -> 
     ]
 
 
+def test_a_dry_run_asks_for_the_tree_and_writes_nothing(tenure: Run, tree: Canned) -> None:
+    result = tenure("budget", "set", "science=50", "--dry-run")
+    request = tree.last(budgets_pb2.SetSharesRequest)
+    assert request.dry_run and request.merge and [one.share_percent for one in request.budgets] == [50]
+    assert result.status == 1 and "log is not on this machine" in result.err and "--from-log FILE" in result.err
+
+
+def test_a_time_without_a_dry_run_is_a_usage_error(tenure: Run, gateway: Canned) -> None:
+    result = tenure("budget", "set", "science=50", "--since", "7d")
+    assert result.status == 2 and "--dry-run" in result.err and not gateway.requests
+
+
 def test_a_bad_file_is_refused_with_its_line(tenure: Run, gateway: Canned, tmp_path: Path) -> None:
     file = tmp_path / "budgets.yaml"
     file.write_text("budgets:\n  art: {share: 10}\n  art: {share: 20}\n")

@@ -1,4 +1,4 @@
-"""A small system with a past: four hosts of 8 GPUs, four leaves, a week of jobs of every kind, and people who interfere."""
+"""A small system with a past: four hosts of 8 GPUs, four leaves, a week of jobs of every kind, people who interfere."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -64,14 +64,12 @@ def jobs(seed: int, *, count: int = 250) -> list[TraceJob]:
         )
         behaviour = Behaviour(runs_for_ms=runs_for, exit_code=chance.choice([0, 0, 0, 3]))
         job = JobId(f"j{number:03}")
-        made.append(
-            TraceJob(job=job, submitted_at=at, spec=spec, runs_for_ms=runs_for, kind="", behaviour=behaviour)
-        )
+        made.append(TraceJob(job=job, submitted_at=at, spec=spec, runs_for_ms=runs_for, kind="", behaviour=behaviour))
     return sorted(made, key=lambda job: (job.submitted_at, job.job))
 
 
 def history(seed: int, *, interfere: bool = True) -> list[Recorded]:
-    """What happened: with outages of two kinds, a drain, a new host, edits of tree and policy, and owners who cancel."""
+    """What happened, with outages of two kinds, a drain, a new host, edits of tree and policy, owners who cancel."""
     simulation = Simulation(
         hosts=hosts(),
         tree=tree(),

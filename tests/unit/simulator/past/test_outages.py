@@ -1,0 +1,59 @@
+"""What is asked of hosts again, from the states that the log has of them. Instants in hours."""
+
+from simulator.past.outages import Ask, orders_of, out_of_service
+from simulator.past.story import Past
+from tenure.domain.host import HostState
+from tenure.domain.units import HOUR
+from tests.unit.simulator.past.diary import HOST, Diary
+
+H = HostState
+
+
+def orders(diary: Diary) -> list[tuple[float, str]]:
+    return [(order.at / HOUR, order.ask.value) for order in orders_of(Past(diary.facts).host_states)]
+
+
+def test_a_drain_is_asked_once_until_the_host_is_given_back() -> None:
+    diary = Diary()
+    for at, state in enumerate([H.HEALTHY, H.DRAINING, H.DRAINED, H.REPAIRING, H.PROBATION, H.HEALTHY]):
+        diary.host(state, at)
+    assert orders(diary) == [(1, "drain"), (5, "return")]
+
+
+def test_a_drain_that_became_fatal_is_a_loss_from_then_on() -> None:
+    diary = Diary()
+    diary.host(H.DRAINING, 1)
+    diary.host(H.DRAINING, 2, fatal=True)
+    diary.host(H.DRAINED, 2)
+    diary.host(H.HEALTHY, 4)
+    assert orders(diary) == [(1, "drain"), (2, "lose"), (4, "return")]
+    assert orders_of(Past(diary.facts).host_states)[-1].was_lost
+
+
+def test_a_silent_host_is_lost_when_it_fell_silent_and_a_short_silence_is_none() -> None:
+    diary = Diary()
+    diary.host(H.SUSPECT, 1)
+    diary.host(H.HEALTHY, 2)
+    diary.host(H.SUSPECT, 3)
+    diary.host(H.LOST, 4)
+    assert orders(diary) == [(3, "lose")]
+
+
+def test_a_maintenance_window_is_kept() -> None:
+    diary = Diary()
+    diary.host(H.DRAINING, 1, window=9)
+    (order,) = orders_of(Past(diary.facts).host_states)
+    assert order.ask is Ask.DRAIN and order.empty_at == 9 * HOUR
+
+
+def test_who_is_out_of_service() -> None:
+    diary = Diary()
+    diary.host(H.HEALTHY, 0)
+    diary.host(H.SUSPECT, 1)
+    assert out_of_service(Past(diary.facts).host_states[HOST]) is None, "a silent host may come back any moment"
+    diary.host(H.DRAINING, 2)
+    diary.host(H.DRAINED, 3)
+    left = out_of_service(Past(diary.facts).host_states[HOST])
+    assert left is not None and left.at == 2 * HOUR
+    diary.host(H.HEALTHY, 4)
+    assert out_of_service(Past(diary.facts).host_states[HOST]) is None
