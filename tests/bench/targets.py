@@ -248,6 +248,14 @@ TARGETS = (
         least=True,
     ),
     *(
+        Target(f"what_if.live.{figure}_off_percent", f"{what} of a live system against the replay of its log", 2, "%")
+        for figure, what in (("mean_wait", "mean wait"), ("delivered", "delivered GPU-time"))
+    ),
+    *(
+        Target(f"what_if.{month}.what_if_s", f"a what-if on 30 days of 1,024 GPUs, {month}, from the call", 15, "s")
+        for month in ("ai2-month", "contended-month")
+    ),
+    *(
         Target(f"placer.{figure}", what, limit, unit, slurm=slurm)
         for figure, what, limit, unit, slurm in (
             ("hosts_1024_jobs_10000.full.p99_ms", FULL, 100, "ms", "2,300 (backfill of the first 500)"),
