@@ -4,6 +4,7 @@ What is compared is the same time replayed with and without the changes, so that
 on both sides. Without changes the replay is compared with what really happened.
 """
 
+import contextlib
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
@@ -71,6 +72,7 @@ class Answer:
             budgets=budgets,
             users=users,
             jobs_estimated=replay.behaviours.estimated,
+            contracts_cut=replay.contracts_cut,
         )
 
 
@@ -100,7 +102,8 @@ class _Beside:
 
 
 def _tell_unchanged(question: Question, result: Connection) -> None:
-    result.send(_unchanged(question))
+    with contextlib.suppress(KeyboardInterrupt):  # whoever waits for it is told as well
+        result.send(_unchanged(question))
     result.close()
 
 

@@ -1,7 +1,7 @@
 """A past that goes on from an instant in the deciders' hands, as it was or under other rules."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from simulator.past.begin import state_at
@@ -13,6 +13,7 @@ from simulator.workload import TraceJob
 from simulator.world import Before, World
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import HostId
+from tenure.domain.job import JobSpec
 from tenure.domain.policy import Policy
 from tenure.domain.tree import BudgetTree
 from tenure.domain.units import Millis
@@ -36,6 +37,11 @@ class Changes:
         """Whether anything is."""
         return self.tree is not None or bool(self.settings) or self.hosts is not None
 
+    @property
+    def caps(self) -> bool:
+        """Whether jobs may ask for other contracts than they could."""
+        return bool(self.settings) and not {"min_runtime_cap", "clusters"}.isdisjoint(self.settings)
+
     def policy(self, was: Policy) -> Policy:
         """The policy in place of one of the log. Raises `Refusal`."""
         return build_policy(self.settings, over=was) if self.settings else was
@@ -55,6 +61,8 @@ class Replay:
         before, cut = self._before(work)
         self.gone: list[HostId] = []
         """Hosts that are there no more."""
+        self.contracts_cut = 0
+        """Jobs that asked for a longer minimum runtime than they may now."""
         self._simulation = Simulation(
             hosts=self._hosts(),
             tree=self._tree(),
@@ -97,11 +105,24 @@ class Replay:
             yield TraceJob(
                 job=job.job,
                 submitted_at=max(job.submitted_at, self.start),
-                spec=job.spec,
+                spec=self._signed(job),
                 runs_for_ms=behaviour.runs_for_ms,
                 kind="",
                 behaviour=behaviour,
             )
+
+    def _signed(self, job: PastJob) -> JobSpec:
+        """What the job asks for: under a lower cap its owner would have asked for less, not for what is refused."""
+        if not self._changes.caps:
+            return job.spec
+        policy, spec = self._changes.policy(policy_at(self.past, job.submitted_at)), job.spec
+        clusters = {host.cluster for host in self._changes.hosts or (host for _, host in self.past.hosts)}
+        caps = [policy.of_cluster(name).min_runtime_cap_ms for name in clusters if spec.cluster in (None, name)]
+        cap = min(caps, default=policy.min_runtime_cap_ms)
+        if spec.min_runtime_ms <= cap:
+            return spec
+        self.contracts_cut += 1
+        return replace(spec, min_runtime_ms=cap)
 
     def _later(self, cut: int) -> Iterable[PastJob]:
         return (job for job in self.past.jobs.values() if job.admitted_in >= cut and job.submitted_at < self.end)

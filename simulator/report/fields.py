@@ -127,7 +127,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
 
     `changes`: what is other than it was. Where there is something, `before` is the same time replayed without
     (`compared_with` is `replay`); else it is what really happened (`log`). `jobs_estimated`: of how many jobs it is
-    not known how long they would have worked.
+    not known how long they would have worked; `contracts_cut`: how many asked for more than a lower cap, and get it.
     """
 
     since_ms: int
@@ -137,6 +137,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     budgets: list[Gain]
     users: list[Gain]
     jobs_estimated: int
+    contracts_cut: int
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

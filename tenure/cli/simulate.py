@@ -17,7 +17,7 @@ from tenure.cli.options import SYSTEM, Json
 from tenure.cli.outcome import Outputs, draw, outputs_at, say, tell_few, tell_rejected, tell_unplayed, usage
 from tenure.cli.progress import Simulating
 from tenure.cli.terminal import print_json
-from tenure.cli.whatif import Source, answer, tell
+from tenure.cli.whatif import Export, FromLog, Since, Source, answer, tell
 from tenure.domain.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -34,21 +34,9 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    export: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[FILE]",
-            help="With --from-log: an events.jsonl[.gz] in place of the running system's log.",
-            show_default=False,
-        ),
-    ] = None,
-    from_log: Annotated[
-        bool, typer.Option("--from-log", help="What really happened instead of a trace, as it was or changed.")
-    ] = False,
-    since: Annotated[
-        Any,
-        typer.Option(parser=parsing.duration, metavar="TIME", help="So much of the log.", show_default="30d"),
-    ] = None,
+    export: Export = None,
+    from_log: FromLog = False,
+    since: Since = None,
     cluster: Annotated[
         Path | None, typer.Option("--cluster", metavar="FILE", help="The hosts: a cluster.yaml.", show_default=False)
     ] = None,
@@ -96,8 +84,8 @@ def simulate(
     if from_log or export or since is not None:
         others = {"trace": trace, "faults": faults, "days": days, "warmup": warmup, "compare": compare}
         others |= {"skip-bad": skip_bad, "policy": None if policy == "fair" else policy}
+        source = Source(file=export, since=since, from_log=from_log, others=others)
         with usage():
-            source = Source(file=export, since=since, from_log=from_log, others=others)
             outputs = outputs_at(report=report, log=log, html=html, png=png, svg=svg)
             question = source.question(settings=settings or (), budgets=budgets, cluster=cluster)
             tell_unplayed(settings or ())

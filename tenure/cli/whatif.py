@@ -4,9 +4,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from tenure.cli import words
+import typer
+
+from tenure.cli import parsing, words
 from tenure.cli.figures import show
 from tenure.cli.files import write_blocks
 from tenure.cli.outcome import Outputs, draw, tell_rejected
@@ -20,6 +22,20 @@ if TYPE_CHECKING:
     from simulator.past.story import Past
     from tenure.domain.tree import BudgetTree
 
+Export = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FILE",
+        help="With --from-log: an events.jsonl[.gz] in place of the running system's log.",
+        show_default=False,
+    ),
+]
+FromLog = Annotated[
+    bool, typer.Option("--from-log", help="What really happened in place of a trace, as it was or changed.")
+]
+Since = Annotated[
+    Any, typer.Option(parser=parsing.duration, metavar="TIME", help="So much of the log.", show_default="30d")
+]
 NOTICED_GPU_HOURS = 0.05
 """A smaller change of what was delivered is none: it is not seen in the figures beside it."""
 SHOWN = 20
@@ -119,6 +135,10 @@ def tell_gains(what_if: Mapping[str, Any]) -> None:
         print(f"{since} to {until} replayed unchanged, beside what really happened.")
     if what_if["jobs_estimated"]:
         print(f"{what_if['jobs_estimated']:,} jobs did not come to their end: how long they work is a guess.")
+    if what_if["contracts_cut"]:
+        print(
+            f"{what_if['contracts_cut']:,} jobs asked for a longer minimum runtime than the cap: they ask for the cap."
+        )
     print("GPU-hours that were delivered, the change of unallocated ones, and waits until the first start.")
     for title, found in (("BUDGET", what_if["budgets"]), ("USER", what_if["users"])):
         print()

@@ -4,7 +4,7 @@ MODULES: dict[str, tuple[int, str]] = {}
 """Path: the most lines it may have, and why it is not split."""
 
 FUNCTIONS: dict[str, tuple[int, str]] = {
-    "tenure/cli/simulate.py:simulate": (75, "its arguments are the command's options, as typer reads them"),
+    "tenure/cli/simulate.py:simulate": (80, "its arguments are the command's options, as typer reads them"),
     "tenure/cli/submit.py:submit": (105, "its arguments are the command's options, as typer reads them"),
 }
 """path:function: the most lines it may have, and why it is not split."""

@@ -99,16 +99,22 @@ class Diary:
             self.facts.append(requeued)
 
     def host(
-        self, state: HostState, at: float, *, fatal: bool = False, window: float | None = None, host: HostId = HOST
+        self,
+        state: HostState,
+        at: float,
+        *,
+        fatal: bool = False,
+        window: float | None = None,
+        reason: Reason = Reason.HOST_DRAIN_REQUESTED,
     ) -> None:
         """The host is in another state."""
         change = HostStateChanged(
             at=ms(at),
-            host=host,
+            host=HOST,
             state=state,
             previous=None,
             last_seen=ms(at),
-            why=Why(rule="P9", reason=Reason.HOST_DRAIN_REQUESTED, numbers={}),
+            why=Why(rule="P9", reason=reason, numbers={}),
             fatal=fatal,
             deadline=None if window is None else ms(window),
             accepts=window is not None,

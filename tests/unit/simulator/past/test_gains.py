@@ -13,7 +13,7 @@ from simulator.report.fields import Served
 from simulator.simulation import Work
 from tenure.domain.ids import BudgetPath
 from tenure.domain.reasons import EndCause
-from tenure.domain.units import DAY, HOUR
+from tenure.domain.units import DAY, HOUR, MINUTE
 from tests.unit.simulator.past.diary import Diary
 from tests.unit.simulator.past.scene import END, history, hosts, tree
 
@@ -73,12 +73,11 @@ def test_a_larger_share_gains_against_the_time_as_it_was(processors: int, monkey
 def test_knobs_count_from_the_instant_on_and_over_what_the_log_sets_later() -> None:
     question = ask(settings={"min_runtime_cap": "20m"})
     answer = Answer(question, passed=lambda _: None)
-    rejected = {fact.job for fact in _facts(answer, "JobRejected")}
-    assert rejected == {
-        job.job
-        for job in question.past.jobs.values()
-        if job.submitted_at >= question.start and job.spec.min_runtime_ms > 20 * 60_000
-    }
+    later = [job for job in question.past.jobs.values() if job.submitted_at >= question.start]
+    longer = {job.job for job in later if job.spec.min_runtime_ms > 20 * MINUTE}
+    cut = {fact.job for fact in _facts(answer, "JobAdmitted") if fact.spec.min_runtime_ms == 20 * MINUTE}
+    assert cut == longer and len(longer) > 20, "their owners would have asked for what they may"
+    assert answer.report.what_if and answer.report.what_if.contracts_cut == len(longer)
     lookbacks = {fact.policy.lookback_ms for fact in _facts(answer, "PolicyChanged")}
     assert lookbacks == {7 * DAY, 3 * DAY}, "the other knobs are as they were, each at its time"
 

@@ -3,8 +3,11 @@
 from simulator.past.outages import Ask, orders_of, out_of_service
 from simulator.past.story import Past
 from tenure.domain.host import HostState
+from tenure.domain.reasons import Reason
 from tenure.domain.units import HOUR
+from tenure.events.placing import RunAssigned
 from tests.unit.simulator.past.diary import HOST, Diary
+from tests.unit.simulator.past.scene import replayed
 
 H = HostState
 
@@ -57,3 +60,16 @@ def test_who_is_out_of_service() -> None:
     assert left is not None and left.at == 2 * HOUR
     diary.host(H.HEALTHY, 4)
     assert out_of_service(Past(diary.facts).host_states[HOST]) is None
+
+
+def test_a_host_that_is_lost_when_the_replay_begins_is_used_again_when_it_was_back() -> None:
+    diary = Diary()
+    diary.host(H.HEALTHY, 0, reason=Reason.HOST_REGISTERED)
+    diary.host(H.SUSPECT, 2, reason=Reason.HOST_SILENT)
+    diary.host(H.LOST, 3, reason=Reason.HOST_SILENT_TOO_LONG)
+    diary.submit("j", 11)
+    diary.host(H.HEALTHY, 30, reason=Reason.HOST_HEARD_AGAIN)
+    diary.ran("j", 31, 32)
+    recorded = replayed(Past(diary.facts), start=10 * HOUR, end=40 * HOUR)
+    starts = [entry.fact.at / HOUR for entry in recorded if isinstance(entry.fact, RunAssigned)]
+    assert starts == [30]
