@@ -15,6 +15,23 @@ from tests.unit.simulator.pictures.five_runs import BUDGETS, ended, lines, start
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SCHEMES = ("light", "dark")
+SERVED = {"delivered_gpu_hours": 4.0, "wait_mean_s": 60.0}
+WHAT_IF = {
+    "changes": ["budgets of <b>new</b>.yaml"],
+    "compared_with": "replay",
+    "budgets": [
+        {
+            "name": name,
+            "really": SERVED,
+            "before": SERVED,
+            "after": {"delivered_gpu_hours": 4.0 + change, "wait_mean_s": None},
+            "delivered_change_gpu_hours": change,
+            "unallocated_change_gpu_hours": 0.0,
+        }
+        for name, change in (("a", 3.0), ("b/x", 0.0), ("b/y", -1.5))
+    ],
+    "users": [],
+}
 
 
 def many() -> list[dict[str, Any]]:
@@ -82,7 +99,8 @@ class Opened:
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     for name, told in (("few", lines()), ("many", many())):
-        write_html(folder / f"{name}.html", lines=told, report={"policy": "fair"}, budgets={})
+        report = {"policy": "fair", **({"what_if": WHAT_IF} if name == "few" else {})}
+        write_html(folder / f"{name}.html", lines=told, report=report, budgets={})
     return {name: folder / f"{name}.html" for name in ("few", "many")}
 
 
@@ -230,6 +248,19 @@ def test_every_chart_has_a_table_that_sorts(open_page: Any) -> None:
     assert heads.nth(4).get_attribute("aria-sort") == "descending"
     first = page.locator("#delivered tbody tr").first.inner_text().split()
     assert first == ["a", "0", "14", "14", "12", "0.857"], "a: delivered 12 of 14 GPU-hours owed"
+
+
+def test_who_gains_and_who_loses_is_shown_where_a_log_was_replayed(open_page: Any) -> None:
+    page = open_page("few").page
+    rows = page.locator("#gains-budgets tr").filter(has=page.locator(".bar"))
+    assert [row.split() for row in rows.all_inner_texts()] == [["a", "+3"], ["b/y", "−1.5"]]
+    assert "With budgets of <b>new</b>.yaml" in page.locator("#gains-budgets .note").inner_text()
+    page.locator("#gains-budgets details").evaluate("(details) => { details.open = true; }")
+    until_true(page, "document.querySelector('#gains-budgets details tbody tr') != null")
+    first = page.locator("#gains-budgets details tbody tr").first.inner_text().split()
+    assert first == ["a", "4", "4", "7", "3", "0", "60", "–"]
+    assert "Nobody gains or loses" in page.locator("#gains-users").inner_text()
+    assert open_page("many").page.locator("#gains-budgets").count() == 0
 
 
 def test_per_day_and_summed_up(open_page: Any) -> None:
