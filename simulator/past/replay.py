@@ -40,7 +40,7 @@ class Changes:
     @property
     def caps(self) -> bool:
         """Whether jobs may ask for other contracts than they could."""
-        return bool(self.settings) and not {"min_runtime_cap", "clusters"}.isdisjoint(self.settings)
+        return any(knob in (self.settings or ()) for knob in ("min_runtime_cap", "clusters"))
 
     def policy(self, was: Policy) -> Policy:
         """The policy in place of one of the log. Raises `Refusal`."""
