@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from simulator.faults import read_faults
 from simulator.knobs import parse_knobs
+from simulator.past.lines import facts_of
 from simulator.traces.contract import parse_rules
 from simulator.traces.outages.scale import Scaling, Source, chunks, import_outages
 from simulator.workload import read_trace
@@ -53,6 +54,22 @@ j1,0,a/x,ana,1,8,3600,7200,true,0,train
 j2,5.5,b,bo,2,4,0,60,false,1,debug
 """
 FAULTS = "host,down_s,up_s,kind\nh000,86400,90000,xid79\nh001,200000,,psu\n"
+EXPORT = """\
+{"t":0,"type":"origin","epoch_ms":1790000000000}
+{"t":0,"type":"budget_tree","shares":{"a":0.5,"a/x":0.4},"users_equal":["a/x"]}
+{"t":0,"type":"policy_changed","by":"ana","comment":"","knobs":{"lookback":[604800,86400],"rates.B200":[1,2.5]}}
+{"t":0,"type":"host","host":"h000","gpus":8,"gpu_type":"H100","block":"b0"}
+{"t":0.5,"type":"capacity","host":"h000","gpus":8,"gpu_type":"H100"}
+{"t":1,"type":"job_submitted","job":"j","budget":"a/x","user":"ana","replicas":2,"gpus_per_replica":1,\
+"min_runtime_s":60,"resumable":true,"priority":0,"gpu_type":null,"grace_s":5,"topology":"one-block"}
+{"t":1,"type":"run_assigned","job":"j","run":"j.1","hosts":{"h000":[0,1]},"charged":true,\
+"reason":{"rule":"P4","reason":"start_in_order","numbers":{"rank":1}}}
+{"t":2,"type":"run_started","job":"j","run":"j.1","hosts":{"h000":[0,1]},"charged":true,"protected_until":62}
+{"t":90,"type":"run_ended","job":"j","run":"j.1","cause":"preempted","by":"k","refunded_gpu_s":0,"charged_gpu_s":176,\
+"checkpoint":80,"reason":{"rule":"P10","reason":"disrupt_lower_ratio","numbers":{}}}
+{"t":90,"type":"job_requeued","job":"j","run":"j.1","resume_count":1,\
+"reason":{"rule":"P10","reason":"disrupt_lower_ratio","numbers":{}}}
+"""
 CLUSTER = """\
 clusters:
   - {name: h100, hosts: 4, gpus_per_host: 8, gpu_type: H100, hosts_per_block: 2}
@@ -107,6 +124,7 @@ READERS: dict[str, tuple[Read, str]] = {
     "trace": (lambda path: read_trace(path, tree=TREE), TRACE),
     "trace, bad rows left out": (lambda path: read_trace(path, tree=TREE, skip_bad=True), TRACE),
     "faults": (lambda path: read_faults(path, hosts=HOSTS), FAULTS),
+    "export": (facts_of, EXPORT),
     "cluster": (load_cluster, CLUSTER),
     "budgets": (load_budgets, BUDGETS),
     "accounts": (lambda path: budgets_yaml(load_accounts(path)), ACCOUNTS),

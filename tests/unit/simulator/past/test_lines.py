@@ -10,6 +10,7 @@ import pytest
 
 from simulator.past.lines import facts_of
 from simulator.past.story import Past
+from simulator.report.breaches import find_breaches
 from simulator.simulation import Simulation
 from simulator.workload import TraceJob
 from tenure.domain.ids import HostId, JobId
@@ -19,7 +20,9 @@ from tenure.domain.refusal import Refusal
 from tenure.domain.units import DAY, HOUR, MINUTE
 from tenure.events.reports import HostRegistered
 from tenure.export.jsonl import blocks
-from tests.unit.simulator.past.scene import history, hosts, jobs, tree
+from tests.unit.simulator.past.scene import history, hosts, jobs, replayed, tree
+
+HOST = {"t": 0, "type": "host", "host": "h", "gpus": 8, "gpu_type": "H100", "block": "b"}
 
 
 def written(path: Path, *lines: dict[str, Any]) -> Path:
@@ -73,13 +76,18 @@ def test_what_a_job_asks_for_beyond_its_size_is_told_too(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ([{"t": 0, "type": "run_started", "run": "j.1"}], "'j.1' is missing"),
-        ([{"t": 0, "type": "host", "host": "h"}], "'gpus' is missing"),
+        ([{"t": 0, "type": "cancel_requested", "job": "j"}], "missing required field `by`"),
+        ([{"t": 0, "type": "capacity", "host": "h", "gpus": 8, "gpu_type": "H100"}], ":2: no line of an export (h is"),
+        ([{"t": 0, "type": "host", "host": "h"}], "missing required field `gpus`"),
         ([{"t": "soon", "type": "host", "host": "h"}], ":2: no line of an export"),
-        ([{"type": "host"}], "'t' is missing"),
+        ([{"type": "host"}], "missing required field `t`"),
+        ([{**HOST, "gpus": 0}], "0 is out of range"),
+        ([{**HOST, "t": 1e300}], "is out of range"),
+        ([{**HOST, "gpu_type": "a b"}], "gpu_type"),
         ([{"t": 0, "type": "host_state", "host": "h", "state": "odd", "previous": None}], "no line of an export"),
-        ([{"t": 0, "type": "policy_changed", "knobs": {"odd": [1, 2]}}], "unknown knob odd"),
-        ([], "no host is in it"),
+        ([{"t": 0, "type": "policy_changed", "by": "", "comment": "", "knobs": {"odd": [1, 2]}}], "unknown knob odd"),
+        ([{"t": 0, "type": "budget_tree", "shares": {"a": 0.7, "b": 0.7}, "users_equal": []}], "sum to 140 %"),
+        ([], "there is no host in it"),
     ],
 )
 def test_a_line_that_is_none_is_named(lines: list[dict[str, Any]], words: str, tmp_path: Path) -> None:
@@ -100,7 +108,6 @@ def test_a_file_that_is_no_export_is_refused(content: bytes, tmp_path: Path) -> 
 
 
 def test_hosts_without_a_cluster_beside_jobs_that_name_several_are_refused(tmp_path: Path) -> None:
-    host = {"t": 0, "type": "host", "host": "h", "gpus": 8, "gpu_type": "H100", "block": "b"}
     asks = [
         {
             "t": 0,
@@ -119,4 +126,30 @@ def test_hosts_without_a_cluster_beside_jobs_that_name_several_are_refused(tmp_p
         for cluster in ("east", "west")
     ]
     with pytest.raises(Refusal, match="export the log again"):
-        facts_of(written(tmp_path / "events.jsonl", host, *asks))
+        facts_of(written(tmp_path / "events.jsonl", HOST, *asks))
+
+
+def test_clocks_of_hosts_may_differ_from_those_of_roles(tmp_path: Path) -> None:
+    """Hosts that are a second behind tell starts before the assignment, hosts that are ahead ends after the requeue."""
+    recorded = history(1)
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b"".join(blocks(recorded, origin_ms=0)))
+    off = {"run_started": -1, "run_ended": 1}
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    moved = [
+        {
+            key: max(0, value + off.get(line["type"], 0)) if key in ("t", "protected_until") else value
+            for key, value in line.items()
+        }
+        for line in lines
+    ]
+    path.write_text("\n".join(json.dumps(line) for line in sorted(moved, key=lambda line: line["t"])))
+    past, real = Past(facts_of(path)), Past(entry.fact for entry in recorded)
+    for job in real.jobs.values():
+        same = past.jobs[job.job]
+        assert [run.cause for run in same.runs] == [run.cause for run in job.runs]
+        assert [run.ended_at for run in same.runs] == [
+            None if run.ended_at is None else run.ended_at + (1_000 if run.started_at is not None else 0)
+            for run in job.runs
+        ]
+    assert find_breaches(replayed(past, start=3 * DAY)) == []
