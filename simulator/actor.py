@@ -16,11 +16,11 @@ DECISIONS_MAX = 10_000
 
 
 class Actor(Generic[S]):
-    """A role, its state and its place in the log."""
+    """A role, its state and its place in the log. `state`: what it knows when it begins, else nothing."""
 
-    def __init__(self, role: Role[S], log: MemoryLog, *, cluster: str) -> None:
+    def __init__(self, role: Role[S], log: MemoryLog, *, cluster: str, state: S | None = None) -> None:
         self.role = role
-        self.state: S = role.initial()
+        self.state: S = role.initial() if state is None else state
         self.wake_at: Millis | None = 0
         self._log, self._cluster = log, cluster
         self.inbox = log.inbox(role.reads)

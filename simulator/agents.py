@@ -30,6 +30,7 @@ from tenure.events.reports import (
 from tenure.log.memory import MemoryLog
 
 SIGTERM, SIGKILL = 15, 9
+NEVER: Millis = 1 << 62
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -94,18 +95,18 @@ class VirtualAgents:
         log: MemoryLog,
         *,
         cluster: str,
-        heartbeat_ms: Millis,
+        heartbeat_ms: Millis | None,
         work: Work = FREE,
         began: Millis = 0,
     ) -> None:
-        """`began`: the instant at which the hosts are there, and say so."""
+        """`began`: the instant at which the hosts are there, and say so; without heartbeats they are known already."""
         self.behaviours: dict[JobId, Behaviour] = {}
         self.silent: dict[HostId, None] = {}
         self.broken: dict[HostId, None] = {}
         """Hosts that give up whatever is launched on them."""
         self.gpus: dict[HostId, int] = {}
         """Working GPUs of hosts that lack some."""
-        self._specs, self._log, self._cluster, self._heartbeat_ms, self._work = specs, log, cluster, heartbeat_ms, work
+        self._specs, self._log, self._cluster, self._work = specs, log, cluster, work
         self._processes: dict[RunId, _Process] = {}
         self._done_ms: dict[JobId, Millis] = {}
         """Work that resumable jobs have behind them; a job is here from its first stop on."""
@@ -119,8 +120,11 @@ class VirtualAgents:
         self._withheld: list[tuple[Fact, tuple[HostId, ...]]] = []
         self._due: list[tuple[Millis, int, Callable[[Millis], None]]] = []
         self._count = 0
-        self._at(began, self._register)
-        self._at(began, self._beat)
+        if heartbeat_ms is None:
+            self._at(NEVER, lambda _: None)
+        else:
+            self._at(began, self._register)
+            self._at(began, partial(self._beat, every_ms=heartbeat_ms))
 
     @property
     def next_at(self) -> Millis:
@@ -195,11 +199,11 @@ class VirtualAgents:
     def _register(self, now: Millis) -> None:
         self._say(HostRegistered(at=now, agent="virtual", hosts=self._specs))
 
-    def _beat(self, now: Millis) -> None:
+    def _beat(self, now: Millis, *, every_ms: Millis) -> None:
         beats = self._beats(self._specs)
         if beats:
             self._say(Heartbeat(at=now, agent="virtual", hosts=beats))
-        self._at(now + self._heartbeat_ms, self._beat)
+        self._at(now + every_ms, partial(self._beat, every_ms=every_ms))
 
     def _beats(self, specs: Iterable[HostSpec]) -> tuple[HostBeat, ...]:
         held: dict[HostId, list[RunId]] = {}

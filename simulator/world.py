@@ -1,9 +1,5 @@
-"""A whole system in one process: budget, ranker, placer and health on the memory log, virtual agents, a virtual clock.
+"""A whole system in one process: budget, ranker, placer, health, virtual agents; the log in memory, a virtual clock."""
 
-Time jumps to the next instant at which anything can change: an action of the script, a process, a wake-up of a role.
-"""
-
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +13,7 @@ from services.placer import decider as placer
 from services.ranker import decider as ranker
 from simulator.actor import Actor
 from simulator.agents import FREE, Behaviour, Running, VirtualAgents, Work
+from simulator.clockwork import Clockwork
 from tenure.domain.host import HostSpec
 from tenure.domain.ids import FactId, HostId, JobId, UserName
 from tenure.domain.job import JobSpec
@@ -25,7 +22,7 @@ from tenure.domain.severity import Severity
 from tenure.domain.tree import BudgetTree
 from tenure.domain.units import Millis
 from tenure.events.budgets import BudgetTreeChanged
-from tenure.events.fact import Fact, Recorded
+from tenure.events.fact import Fact
 from tenure.events.hosts import RepairRequested
 from tenure.events.intake import DrainRequested, JobCancelRequested, JobSubmitted, RepairCompleted, ResumeRequested
 from tenure.events.policy import KnobChange, PolicyChanged
@@ -34,8 +31,6 @@ from tenure.log.memory import MemoryLog
 from tenure.runtime.role import Role
 
 CLUSTER = "sim"
-ROUNDS_MAX = 10_000
-"""Rounds at one instant before we say that the roles go round in circles."""
 OPERATOR = UserName("operator")
 GPU_KINDS = ("xid", "gpu", "ecc", "nvlink", "dbe", "otb")
 """Kinds of faults that a host's own devices tell of begin so (`faults.csv`)."""
@@ -66,7 +61,7 @@ class Before:
     """Work that resumable jobs have behind them."""
 
 
-class World:
+class World(Clockwork):
     """Hosts, a budget tree and the deciders. Instants are milliseconds since the world began."""
 
     def __init__(
@@ -80,52 +75,25 @@ class World:
         before: Before | None = None,
     ) -> None:
         """`tree` None: the one that the facts of `before` have."""
-        self.log = MemoryLog()
-        self.now: Millis = 0 if before is None else before.at
+        log, now = MemoryLog(), 0 if before is None else before.at
         self.policy = policy
         if before is not None:
             was = msgspec.structs.replace
             numbered = enumerate(before.facts, start=1)
-            self.log.append_now([was(fact, id=FactId(f"before-{n}"), cluster=CLUSTER) for n, fact in numbered])
+            log.append_now([was(fact, id=FactId(f"before-{n}"), cluster=CLUSTER) for n, fact in numbered])
         heartbeat_ms = policy.heartbeat_ms
-        self.agents = VirtualAgents(
-            tuple(hosts), self.log, cluster=CLUSTER, heartbeat_ms=heartbeat_ms, work=work, began=self.now
-        )
+        agents = VirtualAgents(tuple(hosts), log, cluster=CLUSTER, heartbeat_ms=heartbeat_ms, work=work, began=now)
         if before is not None:
-            self.agents.behaviours.update(before.behaviours)
-            self.agents.inherit(before.running, done_ms=before.done_ms, now=self.now)
-        self.actors: list[Actor[Any]] = [Actor(role, self.log, cluster=CLUSTER) for role in roles(policy)]
-        self._script: list[tuple[Millis, int, Callable[[], None]]] = []
+            agents.behaviours.update(before.behaviours)
+            agents.inherit(before.running, done_ms=before.done_ms, now=now)
+        super().__init__(log, agents, [Actor(role, log, cluster=CLUSTER) for role in roles(policy)], now=now)
         self._said = 0
-        self._planned = 0
         if tree is not None:
             self.change_tree(tree)
-
-    @property
-    def recorded(self) -> list[Recorded]:
-        """Everything that has happened."""
-        return self.log.recorded
 
     def actor(self, name: str) -> Actor[Any]:
         """The actor of one role."""
         return next(actor for actor in self.actors if actor.role.name == name)
-
-    def at(self, when: Millis, action: Callable[[], None]) -> None:
-        """Do `action` when the clock shows `when`."""
-        self._planned += 1
-        heapq.heappush(self._script, (when, self._planned, action))
-
-    def run(self, until: Millis) -> None:
-        """Let time pass up to and including `until`."""
-        while True:
-            self._settle()
-            due = self._next_at()
-            if due > until:
-                break
-            self.now = max(self.now, due)
-            while self._script and self._script[0][0] <= self.now:
-                heapq.heappop(self._script)[2]()
-        self.now = max(self.now, until)
 
     def submit(self, job: JobId, spec: JobSpec, behaviour: Behaviour) -> None:
         """A job comes in now."""
@@ -218,26 +186,3 @@ class World:
     def _say(self, fact: Fact) -> None:
         self._said += 1
         self.log.append_now([msgspec.structs.replace(fact, id=FactId(f"world-{self._said}"), cluster=CLUSTER)])
-
-    def _settle(self) -> None:
-        """Let agents and roles act at this instant until nobody has more to say."""
-        now, agents, actors = self.now, self.agents, self.actors
-        for _ in range(ROUNDS_MAX):
-            said = agents.act(now)
-            for actor in actors:
-                wake_at = actor.wake_at
-                if actor.inbox or (wake_at is not None and wake_at <= now):
-                    said += actor.act(now)
-            if not said:
-                return
-        raise RuntimeError(f"the world does not come to rest at {now} ms: {self.recorded[-1].fact}")
-
-    def _next_at(self) -> Millis:
-        """The next instant at which anything can change. An action that is due is due now."""
-        next_at = self.agents.next_at
-        for actor in self.actors:
-            if actor.wake_at is not None and self.now < actor.wake_at < next_at:
-                next_at = actor.wake_at
-        if self._script and self._script[0][0] < next_at:
-            next_at = max(self._script[0][0], self.now)
-        return next_at

@@ -26,10 +26,14 @@ _Route = tuple[tuple[_End, ...], list[list[Recorded]]]
 
 
 class MemoryLog:
-    """All facts in a list; position n is the n-th. `append_now` and `since` are the same without an event loop."""
+    """All facts in a list, one position after the other. `append_now` and `since` are the same without an event loop.
 
-    def __init__(self) -> None:
+    `after`: the position that another log ended at, which this one goes on from without holding what stood before.
+    """
+
+    def __init__(self, *, after: Position = LOG_START) -> None:
         self.recorded: list[Recorded] = []
+        self._after = after
         self._positions: dict[FactId, Position] = {}
         self.verdicts: dict[Position, str] = {}
         """Why facts are condemned."""
@@ -38,7 +42,7 @@ class MemoryLog:
             kind: (tuple(end for lane, end in self._ends.items() if lane.covers(kind.lane)), [])
             for kind in KINDS.values()
         }
-        self._numbers = cast("Iterator[Position]", count(1))
+        self._numbers = cast("Iterator[Position]", count(after + 1))
         self._grown = asyncio.Event()
 
     def append_now(self, facts: Sequence[Fact], *, expect: Expect | None = None) -> Appended:
@@ -47,7 +51,7 @@ class MemoryLog:
         found = None if expect is None else self._ends[expect.lane].position
         if expect is not None and found != expect.last and not all(fact.id in positions for fact in facts):
             raise Conflict(f"{expect.lane}: expected last {expect.last}, found {found}")
-        before, last, partial = len(recorded), None, False
+        before, last, partial = self._after + len(recorded), None, False
         for fact in facts:
             if fact.id in positions:
                 partial = partial or positions[fact.id] <= before
@@ -67,7 +71,7 @@ class MemoryLog:
 
     def since(self, after: Position) -> Sequence[Recorded]:
         """All facts after a position."""
-        return self.recorded[after:]
+        return self.recorded[after - self._after :]
 
     def of(self, kinds: Collection[Kind]) -> list[Recorded]:
         """All facts of these kinds so far."""
@@ -91,6 +95,7 @@ class MemoryLog:
 
     async def follow(self, kinds: Sequence[Kind], *, after: Position, rest_s: float = 0.0) -> "MemoryFeed":  # noqa: ARG002
         """See `Log.follow`."""
+        assert self._after == LOG_START, "what stood before cannot be followed"
         if after > len(self.recorded):
             raise BeyondEnd(f"the log ends at {len(self.recorded)}, before {after}")
         return MemoryFeed(self, frozenset(kinds), after)
@@ -98,7 +103,7 @@ class MemoryLog:
     async def head(self, kinds: Sequence[Kind] | None = None) -> Position:
         """See `Log.head`."""
         if kinds is None:
-            return Position(len(self.recorded))
+            return Position(self._after + len(self.recorded))
         wanted = frozenset(kinds)
         return next((r.position for r in reversed(self.recorded) if type(r.fact) in wanted), LOG_START)
 
