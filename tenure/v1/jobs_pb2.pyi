@@ -832,7 +832,7 @@ Global___ExplainJobRequest: _TypeAlias = ExplainJobRequest  # noqa: Y015
 
 @_typing.final
 class ExplainJobResponse(_message.Message):
-    """The story."""
+    """The story, and for a job that waits what stands before it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -840,6 +840,13 @@ class ExplainJobResponse(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     LAST_POSITION_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    EXPECTED_FIELD_NUMBER: _builtins.int
+    FORECAST_FIELD_NUMBER: _builtins.int
+    ALTERNATIVES_FIELD_NUMBER: _builtins.int
+    GAVE_WAY_FIELD_NUMBER: _builtins.int
+    REJECTION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """The position the story was read up to."""
     last_position: _builtins.int
@@ -852,6 +859,34 @@ class ExplainJobResponse(_message.Message):
     def job(self) -> Global___Job:
         """The job as it is now; absent when it was over long ago."""
 
+    @_builtins.property
+    def answer(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The answer in plain sentences, the most important one first. All other fields have its numbers."""
+
+    @_builtins.property
+    def before(self) -> Global___StandsBefore:
+        """What stands before it; absent unless it is queued."""
+
+    @_builtins.property
+    def expected(self) -> Global___ExpectedStart:
+        """When it can start, as the recorded facts have it; absent unless it is queued."""
+
+    @_builtins.property
+    def forecast(self) -> Global___StartForecast:
+        """When it will start, by simulating forward; absent unless it is queued and somebody could tell."""
+
+    @_builtins.property
+    def alternatives(self) -> _containers.RepeatedCompositeFieldContainer[Global___Alternative]:
+        """What would change that; none unless it is queued and somebody could tell."""
+
+    @_builtins.property
+    def gave_way(self) -> _containers.RepeatedCompositeFieldContainer[Global___GaveWay]:
+        """Each time that a run of it was to give way, in order of position."""
+
+    @_builtins.property
+    def rejection(self) -> Global___Rejection:
+        """Why it never entered the queue; absent unless it was rejected."""
+
     def __init__(
         self,
         *,
@@ -859,14 +894,666 @@ class ExplainJobResponse(_message.Message):
         position: _builtins.int = ...,
         last_position: _builtins.int = ...,
         job: Global___Job | None = ...,
+        answer: _abc.Iterable[_builtins.str] | None = ...,
+        before: Global___StandsBefore | None = ...,
+        expected: Global___ExpectedStart | None = ...,
+        forecast: Global___StartForecast | None = ...,
+        alternatives: _abc.Iterable[Global___Alternative] | None = ...,
+        gave_way: _abc.Iterable[Global___GaveWay] | None = ...,
+        rejection: Global___Rejection | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "expected", b"expected", "forecast", b"forecast", "job", b"job", "rejection", b"rejection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "last_position", b"last_position", "position", b"position", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "answer", b"answer", "before", b"before", "expected", b"expected", "forecast", b"forecast", "gave_way", b"gave_way", "job", b"job", "last_position", b"last_position", "position", b"position", "rejection", b"rejection", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExplainJobResponse: _TypeAlias = ExplainJobResponse  # noqa: Y015
+
+@_typing.final
+class BudgetSide(_message.Message):
+    """One budget's numbers in the latest order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BUDGET_FIELD_NUMBER: _builtins.int
+    RATIO_FIELD_NUMBER: _builtins.int
+    AHEAD_GPU_MS_FIELD_NUMBER: _builtins.int
+    USED_GPU_MS_FIELD_NUMBER: _builtins.int
+    ENTITLEMENT_GPU_MS_FIELD_NUMBER: _builtins.int
+    budget: _builtins.str
+    """Its path."""
+    ratio: _builtins.float
+    """used / entitlement: below 1 it has had less than its share, above 1 more. Absent without an entitlement: it is last."""
+    ahead_gpu_ms: _builtins.int
+    """used - entitlement: how much it is ahead of its share (positive) or behind it (negative). 0 where that is not known."""
+    used_gpu_ms: _builtins.int
+    """Charged in the window, and promised to its runs and reservations."""
+    entitlement_gpu_ms: _builtins.int
+    """Its share of what the cluster had in the window."""
+    def __init__(
+        self,
+        *,
+        budget: _builtins.str = ...,
+        ratio: _builtins.float | None = ...,
+        ahead_gpu_ms: _builtins.int = ...,
+        used_gpu_ms: _builtins.int = ...,
+        entitlement_gpu_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ratio", b"_ratio", "ratio", b"ratio"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ratio", b"_ratio", "ahead_gpu_ms", b"ahead_gpu_ms", "budget", b"budget", "entitlement_gpu_ms", b"entitlement_gpu_ms", "ratio", b"ratio", "used_gpu_ms", b"used_gpu_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__ratio: _TypeAlias = _typing.Literal["ratio"]  # noqa: Y015
+    _WhichOneofArgType__ratio: _TypeAlias = _typing.Literal["_ratio", b"_ratio"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ratio) -> _WhichOneofReturnType__ratio | None: ...
+
+Global___BudgetSide: _TypeAlias = BudgetSide  # noqa: Y015
+
+@_typing.final
+class Sides(_message.Message):
+    """The job's budget and another's where their paths in the tree part: there it is decided who comes first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OWN_FIELD_NUMBER: _builtins.int
+    OTHER_FIELD_NUMBER: _builtins.int
+    SAME_BUDGET_FIELD_NUMBER: _builtins.int
+    same_budget: _builtins.bool
+    """Both are of the same leaf."""
+    @_builtins.property
+    def own(self) -> Global___BudgetSide:
+        """The side of the job that was asked about."""
+
+    @_builtins.property
+    def other(self) -> Global___BudgetSide:
+        """The side of the other. Of the same leaf both name it: the order inside of it decides."""
+
+    def __init__(
+        self,
+        *,
+        own: Global___BudgetSide | None = ...,
+        other: Global___BudgetSide | None = ...,
+        same_budget: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["other", b"other", "own", b"own"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["other", b"other", "own", b"own", "same_budget", b"same_budget"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Sides: _TypeAlias = Sides  # noqa: Y015
+
+@_typing.final
+class StandsBefore(_message.Message):
+    """What stands before a queued job, all of it from recorded facts. Lists are cut to 20, the numbers beside them are not."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: _builtins.int
+    JOBS_COUNT_FIELD_NUMBER: _builtins.int
+    JOBS_GPUS_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    RUNS_COUNT_FIELD_NUMBER: _builtins.int
+    RUNS_GPUS_FIELD_NUMBER: _builtins.int
+    RESERVATIONS_FIELD_NUMBER: _builtins.int
+    RESERVATIONS_COUNT_FIELD_NUMBER: _builtins.int
+    ROOM_FIELD_NUMBER: _builtins.int
+    HOSTS_FIELD_NUMBER: _builtins.int
+    HOSTS_COUNT_FIELD_NUMBER: _builtins.int
+    HOSTS_GPUS_FIELD_NUMBER: _builtins.int
+    STANDING_FIELD_NUMBER: _builtins.int
+    jobs_count: _builtins.int
+    """How many those are."""
+    jobs_gpus: _builtins.int
+    """How many GPUs they ask for together."""
+    runs_count: _builtins.int
+    """How many those are."""
+    runs_gpus: _builtins.int
+    """How many GPUs they hold together, on any host."""
+    reservations_count: _builtins.int
+    """How many those are."""
+    hosts_count: _builtins.int
+    """How many those are."""
+    hosts_gpus: _builtins.int
+    """How many GPUs they have together."""
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobBefore]:
+        """Jobs of the queue whose turn comes earlier and that could use the same hosts, in order of their turn."""
+
+    @_builtins.property
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunBefore]:
+        """Runs on hosts that it could use, the one that may have to go first in front."""
+
+    @_builtins.property
+    def reservations(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReservationBefore]:
+        """Gangs that hosts which it could use are kept for, in order of their latest start."""
+
+    @_builtins.property
+    def room(self) -> _containers.RepeatedCompositeFieldContainer[Global___RoomBefore]:
+        """What is free where it could run: one for each kind of host, in order of cluster and GPU type."""
+
+    @_builtins.property
+    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostBefore]:
+        """Hosts that it could use if they took runs, those that have been out for the shortest time first."""
+
+    @_builtins.property
+    def standing(self) -> _containers.RepeatedCompositeFieldContainer[Global___BudgetSide]:
+        """Its budget and those above it, from the root down."""
+
+    def __init__(
+        self,
+        *,
+        jobs: _abc.Iterable[Global___JobBefore] | None = ...,
+        jobs_count: _builtins.int = ...,
+        jobs_gpus: _builtins.int = ...,
+        runs: _abc.Iterable[Global___RunBefore] | None = ...,
+        runs_count: _builtins.int = ...,
+        runs_gpus: _builtins.int = ...,
+        reservations: _abc.Iterable[Global___ReservationBefore] | None = ...,
+        reservations_count: _builtins.int = ...,
+        room: _abc.Iterable[Global___RoomBefore] | None = ...,
+        hosts: _abc.Iterable[Global___HostBefore] | None = ...,
+        hosts_count: _builtins.int = ...,
+        hosts_gpus: _builtins.int = ...,
+        standing: _abc.Iterable[Global___BudgetSide] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hosts", b"hosts", "hosts_count", b"hosts_count", "hosts_gpus", b"hosts_gpus", "jobs", b"jobs", "jobs_count", b"jobs_count", "jobs_gpus", b"jobs_gpus", "reservations", b"reservations", "reservations_count", b"reservations_count", "room", b"room", "runs", b"runs", "runs_count", b"runs_count", "runs_gpus", b"runs_gpus", "standing", b"standing"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StandsBefore: _TypeAlias = StandsBefore  # noqa: Y015
+
+@_typing.final
+class JobBefore(_message.Message):
+    """A job whose turn comes earlier."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    BUDGET_FIELD_NUMBER: _builtins.int
+    RANK_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
+    SIDES_FIELD_NUMBER: _builtins.int
+    BECAUSE_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    SUBMITTED_AT_MS_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Its id."""
+    name: _builtins.str
+    """Its label."""
+    user: _builtins.str
+    """Whose it is."""
+    budget: _builtins.str
+    """Who pays for it."""
+    rank: _builtins.int
+    """Its place in the order, from 1."""
+    gpus: _builtins.int
+    """All GPUs it asks for."""
+    because: _builtins.str
+    """What put it in front: lower_ratio, higher_priority, smaller_commitment, submitted_earlier, allocated (unallocated
+    jobs come after all others), less_unallocated_use, user_used_less, waited_longer, earlier_pick (its budget's ratio is
+    not lower by now: the order counts the picks before it).
+    """
+    priority: _builtins.int
+    """Its priority; it counts inside one budget only."""
+    submitted_at_ms: _builtins.int
+    """When it was accepted."""
+    @_builtins.property
+    def sides(self) -> Global___Sides:
+        """Both budgets where their paths part."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        user: _builtins.str = ...,
+        budget: _builtins.str = ...,
+        rank: _builtins.int = ...,
+        gpus: _builtins.int = ...,
+        sides: Global___Sides | None = ...,
+        because: _builtins.str = ...,
+        priority: _builtins.int = ...,
+        submitted_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sides", b"sides"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["because", b"because", "budget", b"budget", "gpus", b"gpus", "job_id", b"job_id", "name", b"name", "priority", b"priority", "rank", b"rank", "sides", b"sides", "submitted_at_ms", b"submitted_at_ms", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobBefore: _TypeAlias = JobBefore  # noqa: Y015
+
+@_typing.final
+class RunBefore(_message.Message):
+    """A run in the way."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    BUDGET_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    PROTECTED_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
+    SIDES_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    job_id: _builtins.str
+    """Its job."""
+    name: _builtins.str
+    """The label of that."""
+    user: _builtins.str
+    """Whose it is."""
+    budget: _builtins.str
+    """Who pays for it."""
+    gpus: _builtins.int
+    """All GPUs it holds."""
+    state: _builtins.str
+    """starting, running or stopping."""
+    protected_until_ms: _builtins.int
+    """When its protection ends, or ended; 0: it has not started, or is unallocated."""
+    kept: _builtins.str
+    """What keeps it from having to go: keep_protected, keep_not_started, keep_ratio_not_lower, keep_priority_not_higher,
+    keep_asker_unallocated; empty: nothing does.
+    """
+    @_builtins.property
+    def sides(self) -> Global___Sides:
+        """Both budgets where their paths part; absent when the asking job or the run is unallocated."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        user: _builtins.str = ...,
+        budget: _builtins.str = ...,
+        gpus: _builtins.int = ...,
+        state: _builtins.str = ...,
+        protected_until_ms: _builtins.int = ...,
+        kept: _builtins.str = ...,
+        sides: Global___Sides | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sides", b"sides"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "gpus", b"gpus", "job_id", b"job_id", "kept", b"kept", "name", b"name", "protected_until_ms", b"protected_until_ms", "run_id", b"run_id", "sides", b"sides", "state", b"state", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunBefore: _TypeAlias = RunBefore  # noqa: Y015
+
+@_typing.final
+class ReservationBefore(_message.Message):
+    """Hosts kept for another gang."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    BUDGET_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
+    HOSTS_FIELD_NUMBER: _builtins.int
+    LATEST_START_MS_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Whose they are."""
+    name: _builtins.str
+    """The label of that."""
+    user: _builtins.str
+    """Whose that is."""
+    budget: _builtins.str
+    """Who pays for it."""
+    gpus: _builtins.int
+    """GPUs that are kept."""
+    hosts: _builtins.int
+    """On so many hosts."""
+    latest_start_ms: _builtins.int
+    """It starts then at the latest: until then a contract that ends before may use them."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        user: _builtins.str = ...,
+        budget: _builtins.str = ...,
+        gpus: _builtins.int = ...,
+        hosts: _builtins.int = ...,
+        latest_start_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "gpus", b"gpus", "hosts", b"hosts", "job_id", b"job_id", "latest_start_ms", b"latest_start_ms", "name", b"name", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReservationBefore: _TypeAlias = ReservationBefore  # noqa: Y015
+
+@_typing.final
+class RoomBefore(_message.Message):
+    """What is free on the hosts of one kind that take runs and that the job could use."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    GPU_TYPE_FIELD_NUMBER: _builtins.int
+    HOSTS_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
+    GPUS_FREE_FIELD_NUMBER: _builtins.int
+    HOSTS_WITH_GPUS_FREE_FIELD_NUMBER: _builtins.int
+    LARGEST_HOLE_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIT_FIELD_NUMBER: _builtins.int
+    GPUS_IN_ESCROW_FIELD_NUMBER: _builtins.int
+    GPUS_RESERVED_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """The GPU cluster."""
+    gpu_type: _builtins.str
+    """The kind of GPUs."""
+    hosts: _builtins.int
+    """So many hosts."""
+    gpus: _builtins.int
+    """Their GPUs."""
+    gpus_free: _builtins.int
+    """Those that nobody holds and that are not being freed for another job."""
+    hosts_with_gpus_free: _builtins.int
+    """Hosts that have some."""
+    largest_hole: _builtins.int
+    """Most free GPUs on one host."""
+    replicas_fit: _builtins.int
+    """So many of its replicas fit into what is free."""
+    gpus_in_escrow: _builtins.int
+    """GPUs being freed for another job (P7)."""
+    gpus_reserved: _builtins.int
+    """GPUs kept for gangs (P8), free or not."""
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        gpu_type: _builtins.str = ...,
+        hosts: _builtins.int = ...,
+        gpus: _builtins.int = ...,
+        gpus_free: _builtins.int = ...,
+        hosts_with_gpus_free: _builtins.int = ...,
+        largest_hole: _builtins.int = ...,
+        replicas_fit: _builtins.int = ...,
+        gpus_in_escrow: _builtins.int = ...,
+        gpus_reserved: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "gpu_type", b"gpu_type", "gpus", b"gpus", "gpus_free", b"gpus_free", "gpus_in_escrow", b"gpus_in_escrow", "gpus_reserved", b"gpus_reserved", "hosts", b"hosts", "hosts_with_gpus_free", b"hosts_with_gpus_free", "largest_hole", b"largest_hole", "replicas_fit", b"replicas_fit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RoomBefore: _TypeAlias = RoomBefore  # noqa: Y015
+
+@_typing.final
+class HostBefore(_message.Message):
+    """A host that takes no runs now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOST_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    host: _builtins.str
+    """Its name."""
+    state: _builtins.str
+    """suspect, draining, drained, repairing, probation, failed, lost; or healthy with a run that it does not release."""
+    gpus: _builtins.int
+    """Its GPUs."""
+    since_ms: _builtins.int
+    """Since when."""
+    comment: _builtins.str
+    """Why."""
+    def __init__(
+        self,
+        *,
+        host: _builtins.str = ...,
+        state: _builtins.str = ...,
+        gpus: _builtins.int = ...,
+        since_ms: _builtins.int = ...,
+        comment: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "gpus", b"gpus", "host", b"host", "since_ms", b"since_ms", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostBefore: _TypeAlias = HostBefore  # noqa: Y015
+
+@_typing.final
+class ExpectedStart(_message.Message):
+    """The first and the last instant at which it can be expected to start, by what is recorded: nothing is guessed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EARLIEST_AT_MS_FIELD_NUMBER: _builtins.int
+    EARLIEST_BASIS_FIELD_NUMBER: _builtins.int
+    LATEST_AT_MS_FIELD_NUMBER: _builtins.int
+    LATEST_BASIS_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    earliest_at_ms: _builtins.int
+    """Not before this; 0: nothing that is recorded says."""
+    earliest_basis: _builtins.str
+    """What that follows from: the room there is (room), an end of a protection (protection), a promise (reservation),
+    GPUs that are being freed (escrow), the launch is held back after failures (hold).
+    """
+    latest_at_ms: _builtins.int
+    """At this instant at the latest; 0: it has no promise."""
+    latest_basis: _builtins.str
+    """reservation, or empty."""
+    text: _builtins.str
+    """The same in a sentence."""
+    def __init__(
+        self,
+        *,
+        earliest_at_ms: _builtins.int = ...,
+        earliest_basis: _builtins.str = ...,
+        latest_at_ms: _builtins.int = ...,
+        latest_basis: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["earliest_at_ms", b"earliest_at_ms", "earliest_basis", b"earliest_basis", "latest_at_ms", b"latest_at_ms", "latest_basis", b"latest_basis", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExpectedStart: _TypeAlias = ExpectedStart  # noqa: Y015
+
+@_typing.final
+class StartForecast(_message.Message):
+    """When a job will start, by simulating forward from the present state with the production deciders."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EARLIEST_AT_MS_FIELD_NUMBER: _builtins.int
+    P50_AT_MS_FIELD_NUMBER: _builtins.int
+    P90_AT_MS_FIELD_NUMBER: _builtins.int
+    LATEST_AT_MS_FIELD_NUMBER: _builtins.int
+    BASIS_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    AT_MS_FIELD_NUMBER: _builtins.int
+    earliest_at_ms: _builtins.int
+    """In the quickest of the futures that were tried; 0 in each of these: later than was looked."""
+    p50_at_ms: _builtins.int
+    """In half of the futures it has started by then."""
+    p90_at_ms: _builtins.int
+    """In nine of ten."""
+    latest_at_ms: _builtins.int
+    """In the slowest."""
+    basis: _builtins.str
+    """What the futures were made of, in a sentence."""
+    position: _builtins.int
+    """The position of the log they begin at."""
+    at_ms: _builtins.int
+    """When they were worked out."""
+    def __init__(
+        self,
+        *,
+        earliest_at_ms: _builtins.int = ...,
+        p50_at_ms: _builtins.int = ...,
+        p90_at_ms: _builtins.int = ...,
+        latest_at_ms: _builtins.int = ...,
+        basis: _builtins.str = ...,
+        position: _builtins.int = ...,
+        at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "basis", b"basis", "earliest_at_ms", b"earliest_at_ms", "latest_at_ms", b"latest_at_ms", "p50_at_ms", b"p50_at_ms", "p90_at_ms", b"p90_at_ms", "position", b"position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartForecast: _TypeAlias = StartForecast  # noqa: Y015
+
+@_typing.final
+class Alternative(_message.Message):
+    """Another job in its place, and when that would start."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGE_FIELD_NUMBER: _builtins.int
+    FIELD_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    START_MS_FIELD_NUMBER: _builtins.int
+    change: _builtins.str
+    """What is changed, in words: "4 GPUs instead of 8"."""
+    field: _builtins.str
+    """The field of JobSpec that is changed."""
+    value: _builtins.str
+    """Its value then, as the command line takes it."""
+    outcome: _builtins.str
+    """now, at (at start_ms), not (no sooner than as it is)."""
+    start_ms: _builtins.int
+    """When it would start; 0 unless the outcome is `at`."""
+    def __init__(
+        self,
+        *,
+        change: _builtins.str = ...,
+        field: _builtins.str = ...,
+        value: _builtins.str = ...,
+        outcome: _builtins.str = ...,
+        start_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "field", b"field", "outcome", b"outcome", "start_ms", b"start_ms", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Alternative: _TypeAlias = Alternative  # noqa: Y015
+
+@_typing.final
+class GaveWay(_message.Message):
+    """A run that was told to give way: the rule, who asked, and the numbers of both sides."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    AT_MS_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    BY_BUDGET_FIELD_NUMBER: _builtins.int
+    BY_USER_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    PROTECTED_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    RAN_MS_FIELD_NUMBER: _builtins.int
+    SIDES_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    position: _builtins.int
+    """Where that was said in the log."""
+    at_ms: _builtins.int
+    """When."""
+    by: _builtins.str
+    """The asking job, or the host that drains."""
+    by_budget: _builtins.str
+    """Of an asking job: who pays for it."""
+    by_user: _builtins.str
+    """Whose that is."""
+    protected_until_ms: _builtins.int
+    """Until when it was protected; 0: it never was."""
+    ran_ms: _builtins.int
+    """How long it had had by then since its start."""
+    @_builtins.property
+    def why(self) -> Global___Why:
+        """The rule, the reason, and what was compared."""
+
+    @_builtins.property
+    def sides(self) -> Global___Sides:
+        """Both budgets as the order had them; absent where ratios were not compared. The numbers of `why` are those compared."""
+
+    @_builtins.property
+    def answer(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What that means, in plain sentences."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        position: _builtins.int = ...,
+        at_ms: _builtins.int = ...,
+        by: _builtins.str = ...,
+        by_budget: _builtins.str = ...,
+        by_user: _builtins.str = ...,
+        why: Global___Why | None = ...,
+        protected_until_ms: _builtins.int = ...,
+        ran_ms: _builtins.int = ...,
+        sides: Global___Sides | None = ...,
+        answer: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sides", b"sides", "why", b"why"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "at_ms", b"at_ms", "by", b"by", "by_budget", b"by_budget", "by_user", b"by_user", "position", b"position", "protected_until_ms", b"protected_until_ms", "ran_ms", b"ran_ms", "run_id", b"run_id", "sides", b"sides", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GaveWay: _TypeAlias = GaveWay  # noqa: Y015
+
+@_typing.final
+class Rejection(_message.Message):
+    """The arithmetic of a rejection."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    FIX_FIELD_NUMBER: _builtins.int
+    field: _builtins.str
+    """What of the request was wrong."""
+    problem: _builtins.str
+    """What was wrong with it."""
+    fix: _builtins.str
+    """What would be accepted."""
+    def __init__(
+        self,
+        *,
+        field: _builtins.str = ...,
+        problem: _builtins.str = ...,
+        fix: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "fix", b"fix", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rejection: _TypeAlias = Rejection  # noqa: Y015
 
 @_typing.final
 class Step(_message.Message):
