@@ -8,6 +8,7 @@ from services.gateway.budgets import visible_from
 from services.gateway.convert import from_cluster, from_job, from_why, to_job_states, to_spec
 from services.gateway.decider import cancel, no_such_job
 from services.gateway.entries import JobEntry
+from services.gateway.forecasts import Forecasts, Told, add_forecast, from_told
 from services.gateway.gateway import Gateway
 from services.gateway.history import History, job_from_story
 from services.gateway.identity.asking import allowed, require
@@ -41,8 +42,8 @@ _TURN = 500
 class Jobs(jobs_pb2_grpc.JobsServicer):
     """See `proto/tenure/v1/jobs.proto`."""
 
-    def __init__(self, gateway: Gateway, history: History, output: Output) -> None:
-        self._gateway, self._history, self._output = gateway, history, output
+    def __init__(self, gateway: Gateway, history: History, output: Output, forecasts: Forecasts) -> None:
+        self._gateway, self._history, self._output, self._forecasts = gateway, history, output, forecasts
         self._intake = Intake(gateway)
 
     @answering
@@ -71,9 +72,10 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
     @answering
     async def Get(self, request: jobs_pb2.GetJobRequest, context: Context) -> jobs_pb2.GetJobResponse:
         """The job as it is now."""
+        told = await self._forecasts.latest() if request.forecast else None
         state = await self._gateway.read()
         entry = await self._find(state, request.job_id)
-        return jobs_pb2.GetJobResponse(job=_shown(entry, state, now=self._gateway.now()))
+        return jobs_pb2.GetJobResponse(job=_shown(entry, state, now=self._gateway.now(), told=told))
 
     @answering
     async def List(self, request: jobs_pb2.ListJobsRequest, context: Context) -> jobs_pb2.ListJobsResponse:
@@ -81,6 +83,7 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         states, limit = to_job_states(request.states), request.limit or LISTED
         if not 1 <= limit <= LISTED_MAX:
             raise Refusal(field="limit", problem=f"{limit} is out of range", fix=f"use 1 to {LISTED_MAX}")
+        told = await self._forecasts.latest() if request.forecast else None
         state, now = await self._gateway.read(), self._gateway.now()
         _check_budget(state, request.budget)
         answer = jobs_pb2.ListJobsResponse(
@@ -89,10 +92,11 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
                 for phase, number in count_jobs(state, budget=request.budget, user=request.user).items()
             },
             cluster=from_cluster(cluster_total(state), now=now),
+            forecast=None if told is None else from_told(told),
         )
         entries = list_jobs(state, states=states, budget=request.budget, user=request.user, limit=limit)
         for begin in range(0, len(entries), _TURN):
-            answer.jobs.extend(_shown(entry, state, now=now) for entry in entries[begin : begin + _TURN])
+            answer.jobs.extend(_shown(entry, state, now=now, told=told) for entry in entries[begin : begin + _TURN])
             await asyncio.sleep(0)
         return answer
 
@@ -170,9 +174,9 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         return entry
 
 
-def _shown(entry: JobEntry, state: State, *, now: Millis) -> jobs_pb2.Job:
+def _shown(entry: JobEntry, state: State, *, now: Millis, told: Told | None = None) -> jobs_pb2.Job:
     """The job as the caller may see it."""
-    job, spec = from_job(entry, state, now=now), entry.spec
+    job, spec = add_forecast(from_job(entry, state, now=now), told, now=now), entry.spec
     if spec.launch.environment and not _sees_inside(state, spec.budget, spec.user):
         job.spec.environment.update(dict.fromkeys(spec.launch.environment, HIDDEN))
     return job

@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from services.gateway.answering import Context
 from services.gateway.budgets import Budgets
+from services.gateway.forecasts import Forecasts
 from services.gateway.gateway import Gateway
 from services.gateway.history import History
 from services.gateway.hosts import Hosts
@@ -113,10 +114,10 @@ class Server:
         self._guard = Guard(self._server, Authenticator(sources, clock=time.time))
         self._health = _Health()
 
-    async def start(self, gateway: Gateway, history: History, output: Output) -> None:
+    async def start(self, gateway: Gateway, history: History, output: Output, forecasts: Forecasts) -> None:
         """Answer calls from now on."""
         server = cast(grpc.aio.Server, self._guard)  # all that generated code does with it
-        jobs_pb2_grpc.add_JobsServicer_to_server(Jobs(gateway, history, output), server)
+        jobs_pb2_grpc.add_JobsServicer_to_server(Jobs(gateway, history, output, forecasts), server)
         budgets_pb2_grpc.add_BudgetsServicer_to_server(Budgets(gateway, history), server)
         hosts_pb2_grpc.add_HostsServicer_to_server(Hosts(gateway), server)
         policy_pb2_grpc.add_PolicyServicer_to_server(Policies(gateway), server)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from services.gateway.clickhouse_history import ClickHouseHistory
 from services.gateway.decider import decide
 from services.gateway.evolve import READS, evolve
+from services.gateway.forecasts import Forecasts
 from services.gateway.gateway import Gateway
 from services.gateway.metrics import Measuring
 from services.gateway.output import Output
@@ -69,7 +70,8 @@ async def serve(service: Service) -> None:
             return await connect_agents(connection.log)
 
         history = ClickHouseHistory(connection.clickhouse_url, connection.clickhouse_token_file)
-        await server.start(gateway, history, Output(progress, cluster=connection.cluster, connect=connect))
+        output = Output(progress, cluster=connection.cluster, connect=connect)
+        await server.start(gateway, history, output, Forecasts(cluster=connection.cluster, connect=connect))
         announcing = asyncio.create_task(_announce(service, gateway, loop.caught_up, server.address))
         reloading = asyncio.create_task(_reload(service, gateway))
         checking = asyncio.create_task(server.watch_health(gateway))

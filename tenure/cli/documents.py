@@ -58,6 +58,9 @@ def job(value: "jobs_pb2.Job") -> Document:
         **instant("finished_at", value.finished_at_ms),
         "rank": value.rank or None,
         **instant("latest_start", value.latest_start_ms),
+        **instant("forecast_start_p50", value.forecast_start_p50_ms),
+        **instant("forecast_start_p90", value.forecast_start_p90_ms),
+        "forecast_basis": value.forecast_basis or None,
         "reservation": reservation(value.reservation) if value.HasField("reservation") else None,
         "resume_count": value.resume_count,
         "charged_gpu_ms": value.charged_gpu_ms,
@@ -111,7 +114,20 @@ def queue(answer: "jobs_pb2.ListJobsResponse", ratios: dict[str, float | None]) 
             "gpus_free": answer.cluster.gpus_free,
         },
         "counts": dict(sorted(answer.counts.items())),
+        "forecast": forecast(answer.forecast) if answer.HasField("forecast") else None,
         "jobs": [{**job(one), "budget_ratio": ratios.get(one.spec.budget)} for one in answer.jobs],
+    }
+
+
+def forecast(value: "jobs_pb2.ForecastSummary") -> Document:
+    """What the forecasts of the jobs were made of, or why there are none."""
+    return {
+        **instant("made_at", value.made_at_ms),
+        "position": value.position or None,
+        "draws": value.draws,
+        **instant("followed_until", value.followed_until_ms),
+        "jobs_finished": value.jobs_finished,
+        "trouble": value.trouble or None,
     }
 
 

@@ -50,7 +50,7 @@ def job(
     """Show one job: what it asked for, where it is and why, its runs."""
     with connect() as client:
         if not (watch or wait):
-            _show(client.job(job_id), as_json=as_json)
+            _show(client.job(job_id, forecast=True), as_json=as_json)
             return
         shown = ""
         for latest in client.watch(job_id):
@@ -182,6 +182,8 @@ def _show(job: "jobs_pb2.Job", *, as_json: bool) -> None:
         ("Over since", words.clock(job.finished_at_ms, now=now) if job.finished_at_ms else None),
         ("Rank", job.rank or None),
         ("Latest start", words.instant(job.latest_start_ms, now=now) if job.latest_start_ms else None),
+        ("Start, p50", words.instant(p50, now=now) if (p50 := job.forecast_start_p50_ms) else None),
+        ("Start, p90", words.instant(p90, now=now) if (p90 := job.forecast_start_p90_ms) else None),
         ("Resumed", f"{job.resume_count} times" if job.resume_count else None),
         ("Charged", words.gpu_time(job.charged_gpu_ms) if job.charged_gpu_ms else None),
         ("Refunded", words.gpu_time(job.refunded_gpu_ms) if job.refunded_gpu_ms else None),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tenure.cli.serve import role_command
+from tenure.cli.serve import FORECAST, role_command
 from tenure.domain.ids import HostId
 from tenure.domain.policy import Policy
 from tenure.log.access import Access
@@ -25,7 +25,7 @@ from tenure.runtime.supervisor import ChildSpec
 from tenure.runtime.telemetry_options import Address
 
 STOP_ORDER = (
-    ("gateway",),
+    ("gateway", "forecast"),
     ("budget", "ranker", "placer", "health"),
     ("agent",),
     ("journal",),
@@ -35,7 +35,7 @@ STOP_ORDER = (
 """Nobody asks any more, nobody decides any more, then the jobs are stopped and what is reported of them is kept."""
 AGENT_STOP_S = 20 * 60.0
 """The agent waits for its jobs' grace periods, which the policy limits; a second Ctrl-C cuts that short."""
-MEASURED = ("gateway", "budget", "ranker", "placer", "health", "agent", "journal", "clickhouse")
+MEASURED = ("gateway", "budget", "ranker", "placer", "health", "agent", "journal", "clickhouse", "forecast")
 """Who answers Prometheus, at ports in this order from the first on."""
 LEAVE_JOBS = signal.SIGKILL
 """What ends the agent without ending its jobs."""
@@ -43,7 +43,7 @@ CLUSTER = "tenure"
 STREAM = Subjects(CLUSTER).stream
 
 
-NICE = {"clickhouse": 15, "journal": 15, "budget": 8, "ranker": 8, "health": 8}
+NICE = {"forecast": 19, "clickhouse": 15, "journal": 15, "budget": 8, "ranker": 8, "health": 8}
 """Who gives way when processors are short: what is read later before what decides, that before what answers people."""
 
 
@@ -112,6 +112,7 @@ class Machine:
             yield self._role(name)
         yield self._agent()
         yield self._role("journal")
+        yield self._role(FORECAST)
 
     def metrics_targets(self) -> dict[str, str]:
         """Where each process answers Prometheus."""

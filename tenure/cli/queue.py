@@ -50,6 +50,8 @@ COLUMNS = (
     Column(title="FOR", right=True, drop=2),
     Column(title="RATIO", right=True, drop=7),
     Column(title="LATEST START", right=True, drop=8),
+    Column(title="START P50", right=True, drop=3),
+    Column(title="START P90", right=True, drop=6),
     Column(title="WHY", drop=1, least=16),
 )
 
@@ -95,7 +97,7 @@ def queue(
     with connect() as client:
 
         def look() -> "tuple[jobs_pb2.ListJobsResponse, budgets_pb2.GetTreeResponse]":
-            return client.jobs(states=states, budget=budget, user=user, limit=limit), client.tree()
+            return client.jobs(states=states, budget=budget, user=user, limit=limit, forecast=True), client.tree()
 
         if watch and not as_json:
             _watch(look, every=every, empty=empty)
@@ -165,6 +167,8 @@ def _row(job: "jobs_pb2.Job", ratio: float | None, *, now: int) -> list[Cell]:
         cell(words.age(now - _since(job))),
         cell(None if ratio is None else f"{ratio:.2f}"),
         cell(words.instant(job.latest_start_ms, now=now)),
+        cell(words.clock(job.forecast_start_p50_ms, now=now)),
+        cell(words.clock(job.forecast_start_p90_ms, now=now)),
         cell(_why(job, now=now)),
     ]
 

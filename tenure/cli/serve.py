@@ -8,6 +8,9 @@ import typer
 
 from tenure.cli.options import SYSTEM
 
+FORECAST = "forecast"
+"""It decides nothing, and lives with the simulator that it runs."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the tree; it leaves every option to the role, `--help` too."""
@@ -26,4 +29,5 @@ def serve(
 
 def role_command(role: str, *arguments: str) -> list[str]:
     """The command line of a role's process. `-P`: the working directory may hold a `services` of its own."""
-    return [sys.executable, "-P", "-m", "services", role, *arguments]
+    module = ["simulator.live"] if role == FORECAST else ["services", role]
+    return [sys.executable, "-P", "-m", *module, *arguments]

@@ -36,7 +36,7 @@ from tenure.log.subjects import Subjects, host_token
 
 DOMAIN_API = "$JS.tenure.API"
 """What servers of sites make of `API`: `deploy/nats/leaf.conf`."""
-OPERATOR, GATEWAY, AGENT, READER = "operator", "gateway", "agent", "reader"
+OPERATOR, GATEWAY, AGENT, FORECAST, READER = "operator", "gateway", "agent", "forecast", "reader"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,8 @@ class Grant:
     host: HostId | None = None
     asks_agents: bool = False
     answers_gateway: bool = False
+    asks_forecast: bool = False
+    forecasts: bool = False
     lists_readers: bool = False
     keeps_letters: bool = False
     """Whether it may say that something is passed over: decision 0018."""
@@ -66,6 +68,7 @@ GRANTS: Mapping[str, Grant] = {
             PolicyChanged,
         ),
         asks_agents=True,
+        asks_forecast=True,
         keeps_letters=True,
     ),
     "budget": Grant(writes=(JobAdmitted, JobRejected, RunCharged, BudgetLeadTaken), keeps_letters=True, lease="budget"),
@@ -80,6 +83,7 @@ GRANTS: Mapping[str, Grant] = {
     ),
     AGENT: Grant(writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.REPORT), answers_gateway=True),
     "journal": Grant(keeps_letters=True, lease="journal"),
+    FORECAST: Grant(forecasts=True, keeps_letters=True),
     READER: Grant(lists_readers=True),
 }
 """By user. `agent` here speaks for any host: for virtual hosts. One of a real host is `agent_of(host)`."""
@@ -126,6 +130,7 @@ def may_publish(grant: Grant, *, cluster: str) -> list[str]:
     api += [f"{API}.{verb}.KV_{BUCKET}" for verb in ("STREAM.INFO", "STREAM.MSG.GET")] * grant.lists_readers
     letters = [subjects.every_unreadable, subjects.every_condemned] if grant.keeps_letters else []
     asking = [f"tenure-data.{cluster}.logs.*"] if grant.asks_agents else []
+    asking += [f"tenure-data.{cluster}.forecast"] if grant.asks_forecast else []
     own = subjects if grant.host is None else Subjects(cluster, speaker=grant.host)
     return [*api, *asking, *letters, *sorted(own.written(kind) for kind in grant.writes)]
 
@@ -141,6 +146,7 @@ def may_subscribe(name: str, grant: Grant, *, cluster: str) -> list[str]:
     """The subjects a user may listen to: answers to itself, what is condemned, and for an agent what it is asked."""
     host = "*" if grant.host is None else host_token(grant.host)
     questions = [f"tenure-data.{cluster}.logs.{host}"] if grant.answers_gateway else []
+    questions += [f"tenure-data.{cluster}.forecast"] if grant.forecasts else []
     return [f"{inbox_of(name)}.>", Subjects(cluster).every_condemned, *questions]
 
 
@@ -179,7 +185,7 @@ def _block(
             said.append(f"{inbox_of(GATEWAY)}.>")
         lines.append(f"    {{ nkey: {keys[user]}, permissions: {{")
         lines.append(f"        subscribe: [{_listed(list(dict.fromkeys(heard)))}]")
-        if any(grant.answers_gateway for grant in spoken.values()):
+        if any(grant.answers_gateway or grant.forecasts for grant in spoken.values()):
             lines.append("        allow_responses: true")
         lines.append("        publish: [")
         lines += [f"          {_quoted(subject)}" for subject in dict.fromkeys(said)]

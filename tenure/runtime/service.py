@@ -142,12 +142,16 @@ async def make_loop(
     clock: Clock | None = None,
     rest_factor: float = 0.0,
     look_every_s: float = EVERY_S,
+    sources: Sequence[str] = (),
 ) -> Loop[S]:
-    """The loop of `role` on `log` with a snapshot file under the service's data folder. `clock`: the wall's if None."""
+    """The loop of `role` on `log` with a snapshot file under the service's data folder. `clock`: the wall's if None.
+
+    `sources`: folders with the code that made the snapshot, where that is not the role's own under `services`.
+    """
     condemned = sorted(await log.condemned())  # a state that was folded with one of them is of no use
     snapshots = SnapshotStore(
         service.connection.data / "snapshots" / f"{role.name}.snapshot",
-        package=f"services/{service.role}",
+        packages=sources or (f"services/{service.role}",),
         log_identity="-".join([await log.identity(), *map(str, condemned)]),
     )
     optional = {} if perform is None else {"perform": perform}

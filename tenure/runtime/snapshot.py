@@ -7,6 +7,7 @@ facts) and is thrown away, never migrated: the log is the truth.
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,11 +26,11 @@ class Snapshot:
 
 
 @cache
-def fingerprint(package: str) -> str:
-    """A hash of the sources of `package` (a folder beside `tenure`) and of the facts, values and rules it builds on."""
+def fingerprint(*packages: str) -> str:
+    """A hash of the sources of these (folders beside `tenure`) and of the facts, values and rules they build on."""
     root = Path(tenure.__file__).parent.parent
     digest = hashlib.sha256()
-    for folder in (root / package, root / "tenure" / "domain", root / "tenure" / "events"):
+    for folder in (*(root / package for package in packages), root / "tenure" / "domain", root / "tenure" / "events"):
         for source in sorted(folder.rglob("*.py")):
             digest.update(source.relative_to(root).as_posix().encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()
@@ -38,9 +39,9 @@ def fingerprint(package: str) -> str:
 class SnapshotStore:
     """The snapshot file of one role. `log_identity` ties it to one log: another log's snapshot is not read."""
 
-    def __init__(self, path: Path, *, package: str, log_identity: str) -> None:
+    def __init__(self, path: Path, *, packages: Sequence[str], log_identity: str) -> None:
         self._path = path
-        self._header = {"fingerprint": fingerprint(package), "log": log_identity}
+        self._header = {"fingerprint": fingerprint(*packages), "log": log_identity}
 
     def load(self) -> Snapshot | None:
         """The last snapshot, or None if there is none that is whole and ours."""

@@ -168,15 +168,18 @@ class Client:
         request = jobs_pb2.SubmitBatchRequest(jobs=specs, idempotency_key=key)
         return list(self._call(self._jobs.SubmitBatch, request).job_ids)
 
-    def job(self, job_id: str) -> jobs_pb2.Job:
-        """The job as it is now."""
-        return self._call(self._jobs.Get, jobs_pb2.GetJobRequest(job_id=job_id)).job
+    def job(self, job_id: str, *, forecast: bool = False) -> jobs_pb2.Job:
+        """The job as it is now. `forecast`: say when it will start if it is queued; that may take a second."""
+        return self._call(self._jobs.Get, jobs_pb2.GetJobRequest(job_id=job_id, forecast=forecast)).job
 
     def jobs(
-        self, *, states: Iterable[str] = (), budget: str = "", user: str = "", limit: int = 0
+        self, *, states: Iterable[str] = (), budget: str = "", user: str = "", limit: int = 0, forecast: bool = False
     ) -> jobs_pb2.ListJobsResponse:
-        """Jobs (running, then the queue by rank, then those that are over), how many there are, and the cluster."""
-        request = jobs_pb2.ListJobsRequest(states=states, budget=budget, user=user, limit=limit)
+        """Jobs (running, then the queue by rank, then those that are over), how many there are, and the cluster.
+
+        `forecast`: say when queued jobs will start, too; that may take a second.
+        """
+        request = jobs_pb2.ListJobsRequest(states=states, budget=budget, user=user, limit=limit, forecast=forecast)
         return self._call(self._jobs.List, request)
 
     def watch(self, job_id: str) -> Iterator[jobs_pb2.Job]:

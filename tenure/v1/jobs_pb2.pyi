@@ -398,6 +398,9 @@ class Job(_message.Message):
     CHARGED_GPU_MS_FIELD_NUMBER: _builtins.int
     REFUNDED_GPU_MS_FIELD_NUMBER: _builtins.int
     RESERVATION_FIELD_NUMBER: _builtins.int
+    FORECAST_START_P50_MS_FIELD_NUMBER: _builtins.int
+    FORECAST_START_P90_MS_FIELD_NUMBER: _builtins.int
+    FORECAST_BASIS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Its id."""
     state: _builtins.str
@@ -418,6 +421,16 @@ class Job(_message.Message):
     """What its budget was charged for it so far."""
     refunded_gpu_ms: _builtins.int
     """Work lost to host faults and given back."""
+    forecast_start_p50_ms: _builtins.int
+    """In half of the futures that were tried it has started by then; 0: it is not queued, or no forecast was asked for or
+    is available, or it starts later than is told.
+    """
+    forecast_start_p90_ms: _builtins.int
+    """The same in nine of ten."""
+    forecast_basis: _builtins.str
+    """What the two rest on: followed (the futures were followed until it started) or rate (it starts after that, at the
+    rate at which its budget's jobs start in them). Empty without a forecast.
+    """
     @_builtins.property
     def spec(self) -> Global___JobSpec:
         """What was asked for. Who may not read its output sees (hidden) for the values of its environment."""
@@ -451,10 +464,13 @@ class Job(_message.Message):
         charged_gpu_ms: _builtins.int = ...,
         refunded_gpu_ms: _builtins.int = ...,
         reservation: Global___Reservation | None = ...,
+        forecast_start_p50_ms: _builtins.int = ...,
+        forecast_start_p90_ms: _builtins.int = ...,
+        forecast_basis: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["reservation", b"reservation", "spec", b"spec", "why", b"why"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["charged_gpu_ms", b"charged_gpu_ms", "finished_at_ms", b"finished_at_ms", "first_started_at_ms", b"first_started_at_ms", "job_id", b"job_id", "latest_start_ms", b"latest_start_ms", "rank", b"rank", "refunded_gpu_ms", b"refunded_gpu_ms", "reservation", b"reservation", "resume_count", b"resume_count", "runs", b"runs", "spec", b"spec", "state", b"state", "submitted_at_ms", b"submitted_at_ms", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["charged_gpu_ms", b"charged_gpu_ms", "finished_at_ms", b"finished_at_ms", "first_started_at_ms", b"first_started_at_ms", "forecast_basis", b"forecast_basis", "forecast_start_p50_ms", b"forecast_start_p50_ms", "forecast_start_p90_ms", b"forecast_start_p90_ms", "job_id", b"job_id", "latest_start_ms", b"latest_start_ms", "rank", b"rank", "refunded_gpu_ms", b"refunded_gpu_ms", "reservation", b"reservation", "resume_count", b"resume_count", "runs", b"runs", "spec", b"spec", "state", b"state", "submitted_at_ms", b"submitted_at_ms", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -539,16 +555,20 @@ class GetJobRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
+    FORECAST_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Its id."""
+    forecast: _builtins.bool
+    """Say when it will start, too, if it is queued: as in ListJobsRequest."""
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
+        forecast: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast", "job_id", b"job_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -588,12 +608,15 @@ class ListJobsRequest(_message.Message):
     BUDGET_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    FORECAST_FIELD_NUMBER: _builtins.int
     budget: _builtins.str
     """A budget or everything below it."""
     user: _builtins.str
     """Whose jobs; empty: everybody's."""
     limit: _builtins.int
     """At most this many (default 100, at most 100,000), in order: running, then the queue by rank, then over, newest first."""
+    forecast: _builtins.bool
+    """Say when queued jobs will start, too. Waits a second at most for a fresh forecast; else an older one is told, or none."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Empty lists: all. States as in Job.state."""
@@ -605,10 +628,11 @@ class ListJobsRequest(_message.Message):
         budget: _builtins.str = ...,
         user: _builtins.str = ...,
         limit: _builtins.int = ...,
+        forecast: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "limit", b"limit", "states", b"states", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "forecast", b"forecast", "limit", b"limit", "states", b"states", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -643,6 +667,7 @@ class ListJobsResponse(_message.Message):
     JOBS_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
     CLUSTER_FIELD_NUMBER: _builtins.int
+    FORECAST_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]:
         """In the order that `limit` tells of."""
@@ -655,20 +680,67 @@ class ListJobsResponse(_message.Message):
     def cluster(self) -> Global___ClusterSummary:
         """GPUs of all hosts."""
 
+    @_builtins.property
+    def forecast(self) -> Global___ForecastSummary:
+        """What the jobs' forecasts were made of; absent when none was asked for."""
+
     def __init__(
         self,
         *,
         jobs: _abc.Iterable[Global___Job] | None = ...,
         counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         cluster: Global___ClusterSummary | None = ...,
+        forecast: Global___ForecastSummary | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "forecast", b"forecast"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "counts", b"counts", "jobs", b"jobs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "counts", b"counts", "forecast", b"forecast", "jobs", b"jobs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListJobsResponse: _TypeAlias = ListJobsResponse  # noqa: Y015
+
+@_typing.final
+class ForecastSummary(_message.Message):
+    """What a forecast of all queued jobs was made of."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MADE_AT_MS_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    DRAWS_FIELD_NUMBER: _builtins.int
+    FOLLOWED_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    JOBS_FINISHED_FIELD_NUMBER: _builtins.int
+    TROUBLE_FIELD_NUMBER: _builtins.int
+    made_at_ms: _builtins.int
+    """When it was made; 0: there is none, and `trouble` says why."""
+    position: _builtins.int
+    """The position of the log it begins at."""
+    draws: _builtins.int
+    """So many futures were tried."""
+    followed_until_ms: _builtins.int
+    """Each was followed up to here at least."""
+    jobs_finished: _builtins.int
+    """So many finished jobs told how long jobs last."""
+    trouble: _builtins.str
+    """Why there is none, or no newer one; empty if it is fresh."""
+    def __init__(
+        self,
+        *,
+        made_at_ms: _builtins.int = ...,
+        position: _builtins.int = ...,
+        draws: _builtins.int = ...,
+        followed_until_ms: _builtins.int = ...,
+        jobs_finished: _builtins.int = ...,
+        trouble: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draws", b"draws", "followed_until_ms", b"followed_until_ms", "jobs_finished", b"jobs_finished", "made_at_ms", b"made_at_ms", "position", b"position", "trouble", b"trouble"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForecastSummary: _TypeAlias = ForecastSummary  # noqa: Y015
 
 @_typing.final
 class ClusterSummary(_message.Message):

@@ -8,14 +8,14 @@ import kubernetes_validate
 import pytest
 from ruamel.yaml import YAML
 
-from services.__main__ import ROLES
+from services.__main__ import SERVED
 from tenure.log.permissions import DOMAIN_API
 from tenure.runtime.settings.table import BY_PATH
 from tests.architecture.sources import ROOT
 from tests.checks.chart import CHART, load, render
 
 VERSIONS = ("1.28", "1.37")
-DEPLOYED = set(ROLES) - {"clickhouse", "agent"}
+DEPLOYED = set(SERVED) - {"clickhouse", "agent"}
 
 
 def values(*, agents: bool = True) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
-from services.__main__ import ROLES
+from services.__main__ import SERVED
 from tests.architecture.sources import ROOT, say
 
 LOCKED = ROOT / "deploy" / "image" / "locked.py"
@@ -71,7 +71,7 @@ def test_compose_is_what_its_schema_says() -> None:
 def test_compose_has_every_role_and_gives_each_its_own_key_alone() -> None:
     file = YAML(typ="safe").load(COMPOSE)
     served = {service["command"][1]: service for service in file["services"].values() if _serves(service)}
-    missing = set(ROLES) - {"clickhouse"} - set(served)
+    missing = set(SERVED) - {"clickhouse"} - set(served)
     assert not missing, say("roles without a service", sorted(missing))
     for role, service in served.items():
         seeds = [secret for secret in service["secrets"] if secret.endswith(".seed")]
@@ -96,7 +96,7 @@ def test_prometheus_of_compose_asks_every_role() -> None:
     targets = {name for each in asked["static_configs"] for name in each["targets"]}
     for each in json.loads((ROOT / "deploy" / "compose" / "targets.json").read_text()):
         targets |= set(each["targets"])
-    assert targets == {f"{role}:9464" for role in set(ROLES) - {"clickhouse"}}
+    assert targets == {f"{role}:9464" for role in set(SERVED) - {"clickhouse"}}
 
 
 def _serves(service: dict) -> bool:

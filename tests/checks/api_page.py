@@ -30,8 +30,8 @@ MARKER = "<!-- What follows is made from proto/tenure/v1 by `make api`: change i
 
 _SYNTAX, _MESSAGE, _SERVICE, _INNER = 12, 4, 6, 2
 """Numbers of fields in `FileDescriptorProto`, and of fields and methods in what those hold: how comments are found."""
-_INSTANT: Final = re.compile(r"(at|until|since|now|seen|deadline|start|began|drained|ended)_ms")
-_LENGTH: Final = re.compile(r"(ran|runtime|grace|p50|p90|longest)_ms")
+_INSTANT: Final = re.compile(r"(at|start_p\d\d|until|since|now|seen|deadline|start|began|drained|ended)_ms")
+_LENGTH: Final = re.compile(r"(?<!start_)(ran|runtime|grace|p50|p90|longest)_ms")
 _TYPES = {
     FieldDescriptorProto.TYPE_DOUBLE: "double",
     FieldDescriptorProto.TYPE_INT64: "int64",

@@ -12,6 +12,7 @@ import grpc
 import msgspec
 import pytest
 
+from services.gateway.forecasts import Forecasts
 from services.gateway.gateway import Gateway
 from services.gateway.history import History
 from services.gateway.output import Output
@@ -143,7 +144,8 @@ async def running(
         assert agents is not None, "the test reads no output"
         return agents
 
-    await server.start(gateway, history_of(log), Output(progress, cluster="test", connect=connect))
+    output, forecasts = Output(progress, cluster="test", connect=connect), Forecasts(cluster="test", connect=connect)
+    await server.start(gateway, history_of(log), output, forecasts)
     folding = asyncio.create_task(loop.run(stop))
     checking = asyncio.create_task(server.watch_health(gateway))
     sightings = asyncio.create_task(gateway.sightings.run())

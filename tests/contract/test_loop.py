@@ -92,7 +92,7 @@ async def answered(log: Log, count: int) -> list[JobId]:
 
 
 def snapshots(folder: Path) -> SnapshotStore:
-    return SnapshotStore(folder / "answerer.snapshot", package="tenure/log", log_identity="the log")
+    return SnapshotStore(folder / "answerer.snapshot", packages=("tenure/log",), log_identity="the log")
 
 
 def test_everything_is_answered_once(log_under_test: LogUnderTest) -> None:

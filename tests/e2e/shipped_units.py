@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from services.__main__ import ROLES
+from services.__main__ import SERVED
 from tests.e2e.deployed import ROOT, Process
 
 UNITS = ROOT / "deploy" / "systemd"
@@ -33,7 +33,7 @@ def value(text: str, name: str) -> str:
 
 def processes(secrets: Path) -> list[Process]:
     """Every role but the embedded ClickHouse. Hosts have no GPUs here: the agent's are virtual."""
-    return [_process(role, secrets) for role in ROLES if role != "clickhouse"]
+    return [_process(role, secrets) for role in SERVED if role != "clickhouse"]
 
 
 def _process(role: str, secrets: Path) -> Process:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.__main__ import ROLES
+from services.__main__ import SERVED
 from tenure.v1.budgets_pb2 import Budget
 from tenure.v1.jobs_pb2 import JobSpec
 from tests.e2e import shipped_chart, shipped_compose, shipped_units
@@ -26,7 +26,7 @@ def test_every_role_starts_as_it_is_shipped_and_a_job_runs(form: str, tmp_path: 
     secrets = make_secrets(tmp_path / "secrets")
     roles_of, maker_of = SHIPPED[form]
     processes = roles_of(secrets)
-    assert sorted(process.name for process in processes) == sorted(set(ROLES) - {"clickhouse"})
+    assert sorted(process.name for process in processes) == sorted(set(SERVED) - {"clickhouse"})
     with Deployed(tmp_path, secrets) as deployed:
         deployed.run(maker_of(secrets))
         for process in processes:

@@ -79,6 +79,18 @@ def plan_starts(state: State, now: Millis, *, openings: Openings, policy: Policy
     )
 
 
+def could_start(state: State, job: Job, now: Millis, *, openings: Openings, policy: Policy) -> Millis | None:
+    """When the job would start if it were asked now, whatever its turn. The state is as it was afterwards.
+
+    Now, where it fits; when the last of its victims has had its grace; None if it would have to wait.
+    """
+    plan = Plan(openings, Ports(state), Outside(state, now))
+    if _fit(plan, state, job) is not None:
+        return now
+    found = _victims(plan, state, job, now, policy=policy) if job.spec.allocated else None
+    return None if found is None else now + _longest_grace(found)
+
+
 def _serve(plan: Plan, state: State, now: Millis, *, policy: Policy) -> None:
     """Go through the order, past everybody whose class cannot have anything.
 

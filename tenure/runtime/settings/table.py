@@ -25,7 +25,7 @@ from tenure.runtime.settings.outside import IDENTITY_SETTINGS, REPAIR_SETTINGS, 
 from tenure.runtime.settings.setting import Setting
 
 POLICY = "policy"
-ROLES = ("gateway", "budget", "ranker", "placer", "health", "agent", "journal")
+ROLES = ("gateway", "budget", "ranker", "placer", "health", "agent", "journal", "forecast")
 """The roles that share a log."""
 ENGINE = "clickhouse"
 """The role that serves the embedded engine; the section `clickhouse:` says how everybody reaches a database."""

@@ -107,7 +107,7 @@ class Process:
         await self._loop(DECIDERS[self.name](self.policy), package=self.name).run(asyncio.Event())
 
     def _loop(self, role: Role[Any], *, package: str, clock: SkewedClock | None = None, **more: Any) -> Loop[Any]:
-        snapshots = SnapshotStore(self.snapshot, package=f"services/{package}", log_identity="memory")
+        snapshots = SnapshotStore(self.snapshot, packages=(f"services/{package}",), log_identity="memory")
         clock = clock or self._clock()
         self.loop = Loop(role, SimulatedPort(self.road), clock, cluster=CLUSTER, snapshots=snapshots, **more)
         return self.loop

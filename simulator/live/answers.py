@@ -1,0 +1,96 @@
+"""The answers of one process `forecast`: worked out beside the fold when somebody asks, told again for a while."""
+
+import asyncio
+import logging
+import time
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from simulator.live.alternatives import alternatives
+from simulator.live.forecast import forecast
+from simulator.live.future import Bounds
+from simulator.live.state import Folding, State
+from tenure.domain.ids import JobId
+from tenure.domain.policy import Policy
+from tenure.runtime.clock import Clock
+from tenure.runtime.forecasts import (
+    Forecast,
+    Outlook,
+    Question,
+    decode_question,
+    encode_answer,
+    encode_trouble,
+    subject,
+)
+from tenure.runtime.loop import Loop
+
+logger = logging.getLogger(__name__)
+
+KEPT_S = 4.0
+"""A forecast is told again for so long, ..."""
+REST_FACTOR = 4.0
+"""... and for so many times as long as working it out took: at most a fifth of a processor is spent on them."""
+PENDING_MAX = 256
+"""So many questions wait; the log's server drops what comes beyond."""
+
+
+class Answers:
+    """Answers for one log. `asker`: the first word of the names on which whoever may ask hears answers."""
+
+    def __init__(self, loop: Loop[State], folding: Folding, clock: Clock, *, policy: Policy, asker: str) -> None:
+        self._loop, self._folding, self._clock = loop, folding, clock
+        self._policy, self._asker = policy, asker
+        self._made: bytes | None = None
+        self._until_s = 0.0
+        self._working = asyncio.Lock()
+
+    async def listen(self, connection: Client, *, cluster: str) -> None:
+        """Answer from now on. Of several processes one is asked at a time."""
+        self._connection = connection
+        await connection.subscribe(
+            subject(cluster=cluster), queue="forecast", cb=self._hear, pending_msgs_limit=PENDING_MAX
+        )
+
+    async def _hear(self, message: Msg) -> None:
+        if not message.reply.startswith(f"{self._asker}."):
+            logger.warning("somebody asked for a forecast to be sent to %.80r: no name of a gateway", message.reply)
+            return
+        body, headers = b"", dict[str, str]()
+        try:
+            question = decode_question(message.data)
+            body = await self.answer(question)
+        except ValueError as trouble:
+            headers = encode_trouble(str(trouble))
+        except Exception:  # a future that breaks is no reason to end: the next one begins elsewhere
+            logger.exception("no forecast could be made")
+            headers = encode_trouble("no forecast is available: it could not be worked out (its log says why)")
+        await self._connection.publish(message.reply, body, headers=headers or None)
+
+    async def answer(self, question: Question) -> bytes:
+        """The body of the reply. Raises ValueError with a line for people."""
+        if not self._loop.caught_up.is_set():
+            raise ValueError("no forecast is available: its process is still reading the log")
+        if question.job is not None:
+            return encode_answer(await self._outlook(question.job))
+        async with self._working:
+            if self._made is None or time.monotonic() >= self._until_s:
+                began = time.monotonic()
+                self._made = encode_answer(await self._forecast())
+                took = time.monotonic() - began
+                self._until_s = time.monotonic() + max(KEPT_S, REST_FACTOR * took)
+            return self._made
+
+    async def _forecast(self) -> Forecast:
+        payload, now = self._folding.dump(self._loop.state), self._clock.now()
+        return await asyncio.to_thread(forecast, payload, self._folding, now=now, bounds=Bounds())
+
+    async def _outlook(self, job: JobId) -> Outlook:
+        state, now = self._loop.state, self._clock.now()
+        payload, position = self._folding.placer.dump(state.placer), state.position
+
+        def look() -> Outlook:
+            changes = alternatives(self._folding.placer.load(payload), job, now, policy=self._policy)
+            return Outlook(at=now, position=position, changes=changes)
+
+        return await asyncio.to_thread(look)

@@ -1,0 +1,62 @@
+"""When each queued job will start: several futures of the present, and of each job the middle and a late one."""
+
+from collections import Counter
+from collections.abc import Sequence
+from math import ceil
+
+from simulator.collector import resting_collector
+from simulator.live.beyond import beyond
+from simulator.live.future import Bounds, Drawn, Future, by_job
+from simulator.live.lengths import Lengths
+from simulator.live.state import Dumped, Folding, read
+from tenure.domain.host import HostState
+from tenure.domain.units import Millis
+from tenure.runtime.forecasts import Forecast, JobForecast
+
+
+def forecast(payload: bytes, folding: Folding, *, now: Millis, bounds: Bounds) -> Forecast:
+    """The forecast of a dumped state. The same arguments give the same forecast. Raises ValueError on damage."""
+    dumped = read(payload)
+    with resting_collector():
+        drawn = futures(dumped, folding, now=now, bounds=bounds)
+    gpus = _available(folding, dumped)
+    starts = by_job(drawn, [beyond(one, began_at=now, gpus=gpus) for one in drawn])
+    followed = Counter(job for one in drawn for job in one.starts)
+    jobs = [
+        JobForecast(
+            job=job,
+            earliest=min(instants),
+            p50=at_quantile(instants, 0.5),
+            p90=at_quantile(instants, 0.9),
+            latest=max(instants),
+            followed=2 * followed[job] >= len(drawn),
+        )
+        for job, instants in starts.items()
+    ]
+    return Forecast(
+        made_at=now,
+        position=dumped.position,
+        draws=bounds.draws,
+        followed_until=min((one.ended_at for one in drawn), default=now),
+        jobs_finished=dumped.book.finished,
+        jobs=tuple(sorted(jobs, key=lambda each: (each.p50, each.job))),
+    )
+
+
+def futures(dumped: Dumped, folding: Folding, *, now: Millis, bounds: Bounds) -> list[Drawn]:
+    """Several futures of one present."""
+    lengths = Lengths(dumped.book)
+    return [
+        Future(dumped, folding, now=now, lengths=lengths, draw=draw, bounds=bounds).follow()
+        for draw in range(bounds.draws)
+    ]
+
+
+def at_quantile(instants: Sequence[Millis], quantile: float) -> Millis:
+    """The smallest instant by which at least so much of them has come."""
+    return sorted(instants)[ceil(quantile * len(instants)) - 1]
+
+
+def _available(folding: Folding, dumped: Dumped) -> int:
+    hosts = folding.placer.load(dumped.placer).core.hosts.values()
+    return sum(host.spec.gpus for host in hosts if host.state is HostState.HEALTHY) or 1

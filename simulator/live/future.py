@@ -1,0 +1,203 @@
+"""One future of the live system: its present state under a virtual clock, decided by the services' own deciders.
+
+Assumed, as nobody knows better: hosts stay as they are, the tree and the policy too; jobs last as jobs like them did;
+what comes in meanwhile is like what came in a week, or a day, before.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from services.placer.core import Core as PlacerCore
+from services.placer.core import Run
+from services.placer.state import State as PlacerState
+from simulator.actor import Actor
+from simulator.agents import FREE, Behaviour, VirtualAgents
+from simulator.clockwork import Clockwork
+from simulator.live.book import Arrival, Book
+from simulator.live.lengths import Lengths, quantile_of
+from simulator.live.state import Dumped, Folding
+from tenure.domain.ids import BudgetPath, FactId, JobId
+from tenure.domain.job import JobSpec
+from tenure.domain.reasons import Reason, Why
+from tenure.domain.units import DAY, HOUR, MINUTE, SECOND, Millis
+from tenure.events.budgets import JobAdmitted
+from tenure.events.placing import RunAssigned
+from tenure.log.memory import MemoryLog
+
+CLUSTER = "forecast"
+STOPS_AFTER: Millis = 5 * SECOND
+"""What a run takes to be gone that was told to."""
+FIRST_LOOK: Millis = 5 * MINUTE
+"""After so long it is looked whether all that was asked for has started; then after twice as long, and so on ..."""
+LAST_LOOK: Millis = 6 * HOUR
+"""... at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """When a future is not followed any further: after this span, or so many facts. `draws`: how many futures."""
+
+    horizon_ms: Millis = 7 * DAY
+    facts: int = 40_000
+    draws: int = 5
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A job that had not started where a future ended. `length_ms`: how long it would hold its GPUs."""
+
+    job: JobId
+    spec: JobSpec
+    submitted_at: Millis
+    length_ms: Millis
+
+
+@dataclass(slots=True, kw_only=True)
+class Drawn:
+    """One future. `starts`: when each job that was queued started first; `ended_at`: so far it was followed.
+
+    `given`: by budget the GPU-time of what started of it.
+    """
+
+    ended_at: Millis
+    starts: dict[JobId, Millis] = field(default_factory=dict)
+    left: list[Left] = field(default_factory=list)
+    given: dict[BudgetPath, int] = field(default_factory=dict)
+
+
+class Future(Clockwork):
+    """The roles with what they know now, the runs that are there, and the jobs that will come."""
+
+    def __init__(self, dumped: Dumped, folding: Folding, *, now: Millis, lengths: Lengths, draw: int, bounds: Bounds):
+        self._lengths, self._draw, self._bounds = lengths, draw, bounds
+        self._lasts: dict[JobId, Millis] = {}
+        log = MemoryLog(after=dumped.position)
+        agents = VirtualAgents((), log, cluster=CLUSTER, heartbeat_ms=None, work=FREE)
+        placer: PlacerState = folding.placer.load(dumped.placer)
+        ranker = Actor(folding.ranker, log, cluster=CLUSTER, state=folding.ranker.load(dumped.ranker))
+        super().__init__(log, agents, [ranker, Actor(folding.placer, log, cluster=CLUSTER, state=placer)], now=now)
+        self.placer, self._assigned = placer, log.inbox((RunAssigned,))
+        self.asked = [job.job for job in placer.core.jobs.values() if job.queued and job.cancelled_by is None]
+        self._take_over(placer.core, dumped.book)
+        self._coming = list(arrivals(dumped.book, now=now, day_before=draw % 2 == 1, horizon_ms=bounds.horizon_ms))
+        self._coming.reverse()
+        self._came = 0
+        self._expect_next()
+
+    def follow(self) -> Drawn:
+        """Let time pass until all that is queued now has started, or a bound is met."""
+        waiting, drawn = dict.fromkeys(self.asked), Drawn(ended_at=self.now)
+        specs = {job: self.placer.core.jobs[job].spec for job in self.asked}
+        end, step = self.now + self._bounds.horizon_ms, FIRST_LOOK
+        while waiting and self.now < end and len(self.recorded) < self._bounds.facts:
+            self.run(min(end, self.now + step))
+            step = min(2 * step, LAST_LOOK)
+            for entry in self._assigned:
+                fact = entry.fact
+                assert isinstance(fact, RunAssigned), "the inbox is of these"
+                if waiting.pop(fact.job, 0) is None:
+                    drawn.starts[fact.job] = fact.at
+                    gpus = specs[fact.job].gpus
+                    drawn.given[fact.budget] = drawn.given.get(fact.budget, 0) + gpus * self._lasts[fact.job]
+            self._assigned.clear()
+        drawn.ended_at = self.now
+        drawn.left = [self._left(job, specs[job]) for job in waiting if job in self.placer.core.jobs]
+        return drawn
+
+    def _left(self, job: JobId, spec: JobSpec) -> Left:
+        submitted_at = self.placer.core.jobs[job].submitted_at
+        return Left(job=job, spec=spec, submitted_at=submitted_at, length_ms=self._lasts[job])
+
+    def _take_over(self, core: PlacerCore, book: Book) -> None:
+        for job in core.jobs.values():
+            doing = book.jobs.get(job.job)
+            held_ms = doing.held_ms if doing is not None and job.spec.resumable else 0
+            run = None if job.run is None else core.runs[job.run]
+            started_at = None if run is None else run.started_at
+            had_ms = held_ms + (max(0, self.now - started_at) if started_at is not None else 0)
+            behaviour = self._behaviour(job.job, job.spec, had_ms=had_ms, held_ms=held_ms)
+            self.agents.behaviours[job.job] = behaviour
+            if run is not None:
+                self.agents.adopt(
+                    _assigned(run, job.spec),
+                    behaviour,
+                    now=self.now,
+                    started_at=started_at,
+                    done_ms=held_ms if run.number > 1 and job.spec.resumable else None,
+                    exited=run.exited,
+                    told_to_stop=run.stop is not None or bool(run.exited),
+                )
+
+    def _behaviour(self, job: JobId, spec: JobSpec, *, had_ms: Millis, held_ms: Millis) -> Behaviour:
+        quantile = quantile_of(job, draw=self._draw, draws=self._bounds.draws, seed=self._bounds.seed)
+        whole = self._lengths.of(spec, had_ms=had_ms, quantile=quantile)
+        self._lasts[job] = whole - held_ms
+        return Behaviour(runs_for_ms=whole, stops_after_ms=STOPS_AFTER)
+
+    def _expect_next(self) -> None:
+        """One action for the next instant at which something comes in."""
+        if self._coming:
+            self.at(self._coming[-1].at, self._admit)
+
+    def _admit(self) -> None:
+        facts = []
+        while self._coming and self._coming[-1].at <= self.now:
+            spec = self._coming.pop().spec
+            self._came += 1
+            job = JobId(f"coming-{self._came}")
+            self.agents.behaviours[job] = self._behaviour(job, spec, had_ms=0, held_ms=0)
+            facts.append(
+                JobAdmitted(
+                    id=FactId(f"{job}-in"), cluster=CLUSTER, at=self.now, job=job, spec=spec, submitted_at=self.now
+                )
+            )
+        self.log.append_now(facts)
+        self._expect_next()
+
+
+def arrivals(book: Book, *, now: Millis, day_before: bool, horizon_ms: Millis) -> Iterator[Arrival]:
+    """What will come in, in order of time: what came in a week before, or the day before, again and again.
+
+    Nothing where the book does not go back so far.
+    """
+    known = 0 if book.since is None else now - book.since
+    period = DAY if known >= DAY and (day_before or known < 7 * DAY) else 7 * DAY
+    if known < period:
+        return
+    last = sorted((each for each in book.arrivals if now - period < each.at <= now), key=lambda each: each.at)
+    for number in range(1, -(-horizon_ms // period) + 1):
+        for each in last:
+            if (at := each.at + number * period) > now + horizon_ms:
+                return
+            yield Arrival(at=at, spec=each.spec)
+
+
+def _assigned(run: Run, spec: JobSpec) -> RunAssigned:
+    """What was said of a run when it was given its GPUs, as far as its hosts need it to go on."""
+    return RunAssigned(
+        at=run.assigned_at,
+        run=run.run,
+        job=run.job,
+        number=run.number,
+        budget=spec.budget,
+        user=spec.user,
+        placement=run.placement,
+        launch=spec.launch,
+        min_runtime_ms=spec.min_runtime_ms,
+        resumable=spec.resumable,
+        grace_ms=spec.grace_ms,
+        resume_count=0,
+        master_address="",
+        master_port=run.master_port,
+        why=Why(rule="P4", reason=Reason.START_IN_ORDER, numbers={}),
+    )
+
+
+def by_job(drawn: Sequence[Drawn], ends: Sequence[Mapping[JobId, Millis]]) -> dict[JobId, list[Millis]]:
+    """The start of each job in every future, those that were not followed so far from `ends`."""
+    found: dict[JobId, list[Millis]] = {}
+    for one, beyond in zip(drawn, ends, strict=True):
+        for job, at in {**one.starts, **beyond}.items():
+            found.setdefault(job, []).append(at)
+    return found

@@ -1,0 +1,141 @@
+"""When queued jobs will start, as the gateway tells it: asked of a process `forecast` that is made up here."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nats.errors import NoRespondersError
+
+from tenure.domain.ids import JobId, Position
+from tenure.events.budgets import JobAdmitted
+from tenure.runtime.forecasts import Forecast, JobForecast, Question, decode_question, encode_answer, encode_trouble
+from tenure.v1 import jobs_pb2
+from tests.contract.conftest import MemoryUnderTest
+from tests.contract.gateway_rig import NOW, Rig, play
+
+
+@dataclass
+class Reply:
+    data: bytes = b""
+    headers: Mapping[str, str] | None = None
+
+
+@dataclass
+class Forecaster:
+    """The process `forecast` as the gateway meets it: it says one thing of all jobs, after a while."""
+
+    in_s: int = 3_600
+    takes_s: float = 0.0
+    trouble: str = ""
+    away: bool = False
+    jobs: list[JobId] = field(default_factory=list)
+    asked: list[Question] = field(default_factory=list)
+
+    async def request(self, subject: str, payload: bytes = b"", timeout: float = 1.0) -> Reply:
+        assert subject == "tenure-data.test.forecast" and timeout > 0
+        self.asked.append(decode_question(payload))
+        await asyncio.sleep(self.takes_s)
+        if self.away:
+            raise NoRespondersError
+        if self.trouble:
+            return Reply(headers=encode_trouble(self.trouble))
+        at = time.time_ns() // 1_000_000 + self.in_s * 1_000
+        jobs = [
+            JobForecast(job=job, earliest=at, p50=at, p90=at + 1, latest=at + 1, followed=True) for job in self.jobs
+        ]
+        made = Forecast(
+            made_at=NOW, position=Position(3), draws=5, followed_until=at, jobs_finished=9, jobs=tuple(jobs)
+        )
+        return Reply(encode_answer(made))
+
+
+async def queued(rig: Rig, told: Forecaster) -> JobId:
+    """A job that waits, and that the forecast knows of."""
+    job = JobId(await rig.submit())
+    await rig.write(JobAdmitted(at=NOW, job=job, spec=rig.loop.state.jobs[job].spec, submitted_at=NOW))
+    told.jobs.append(job)
+    return job
+
+
+async def listed(rig: Rig, *, forecast: bool = True) -> jobs_pb2.ListJobsResponse:
+    answer: jobs_pb2.ListJobsResponse = await rig.jobs.List(jobs_pb2.ListJobsRequest(forecast=forecast))
+    return answer
+
+
+def test_a_queued_job_has_a_forecast_for_those_who_ask() -> None:
+    told = Forecaster()
+
+    async def scenario(rig: Rig) -> None:
+        job, other = await queued(rig, told), await rig.submit()
+        answer = await listed(rig)
+        by_job = {each.job_id: each for each in answer.jobs}
+        assert by_job[job].forecast_start_p90_ms == by_job[job].forecast_start_p50_ms + 1 > answer.cluster.now_ms
+        assert by_job[job].forecast_basis == "followed"
+        assert by_job[other].forecast_start_p50_ms == 0 and by_job[other].forecast_basis == ""
+        assert (answer.forecast.draws, answer.forecast.position, answer.forecast.jobs_finished) == (5, 3, 9)
+        assert answer.forecast.made_at_ms == NOW and answer.forecast.trouble == ""
+        one = await rig.jobs.Get(jobs_pb2.GetJobRequest(job_id=job, forecast=True))
+        assert one.job.forecast_start_p50_ms == by_job[job].forecast_start_p50_ms
+        assert told.asked == [Question()], "told again for some seconds"
+
+    play(MemoryUnderTest(), scenario, agents=told)
+
+
+def test_who_does_not_ask_costs_nothing() -> None:
+    told = Forecaster()
+
+    async def scenario(rig: Rig) -> None:
+        job = await queued(rig, told)
+        answer = await listed(rig, forecast=False)
+        assert not answer.HasField("forecast") and answer.jobs[0].forecast_start_p50_ms == 0
+        assert (await rig.jobs.Get(jobs_pb2.GetJobRequest(job_id=job))).job.forecast_basis == ""
+        assert told.asked == []
+
+    play(MemoryUnderTest(), scenario, agents=told)
+
+
+def test_an_instant_that_has_passed_is_now() -> None:
+    told = Forecaster(in_s=-3_600)
+
+    async def scenario(rig: Rig) -> None:
+        await queued(rig, told)
+        answer = await listed(rig)
+        assert answer.jobs[0].forecast_start_p50_ms == answer.jobs[0].forecast_start_p90_ms == answer.cluster.now_ms
+
+    play(MemoryUnderTest(), scenario, agents=told)
+
+
+def test_without_a_forecast_the_list_is_as_it_was_and_says_why() -> None:
+    told = Forecaster(away=True)
+
+    async def scenario(rig: Rig) -> None:
+        job = await queued(rig, told)
+        answer = await listed(rig)
+        assert [each.job_id for each in answer.jobs] == [job] and answer.jobs[0].forecast_start_p50_ms == 0
+        assert answer.forecast.made_at_ms == 0
+        assert answer.forecast.trouble == "no forecast is available: its process does not answer"
+        told.away, told.trouble = False, "still reading the log"
+        assert (await listed(rig)).forecast.trouble == "still reading the log"
+        told.trouble = ""
+        answer = await listed(rig)
+        assert answer.forecast.trouble == "" and answer.jobs[0].forecast_start_p50_ms
+
+    play(MemoryUnderTest(), scenario, agents=told)
+
+
+def test_a_list_does_not_wait_for_a_forecast_that_takes_long() -> None:
+    told = Forecaster(takes_s=2.5)
+
+    async def scenario(rig: Rig) -> None:
+        await queued(rig, told)
+        began = time.monotonic()
+        answer = await listed(rig)
+        assert time.monotonic() - began < 2.4
+        assert "worked out" in answer.forecast.trouble and answer.jobs[0].forecast_start_p50_ms == 0
+        while not (answer := await listed(rig)).forecast.made_at_ms:
+            assert time.monotonic() - began < 10
+        assert answer.jobs[0].forecast_start_p50_ms
+        assert told.asked == [Question()], "one question, however many lists"
+
+    play(MemoryUnderTest(), scenario, agents=told)

@@ -1,0 +1,110 @@
+"""When queued jobs start: the present simulated forward, against what then happens."""
+
+import pytest
+
+from simulator.live.book import Arrival, Book
+from simulator.live.forecast import at_quantile, forecast
+from simulator.live.future import Bounds, arrivals
+from tenure.domain.ids import JobId
+from tenure.domain.units import DAY, HOUR, MINUTE, SECOND
+from tests.unit.simulator.live.present import FOLDING, Present, a_job
+
+BOUNDS = Bounds(draws=3)
+
+
+def with_history(present: Present) -> None:
+    """Three jobs of 10 minutes of each name are over after 40 minutes."""
+    for name in ("short", "gang"):
+        for number in range(3):
+            present.submit(f"{name}-before-{number}", a_job(name=name, contract=5 * MINUTE), minutes=10)
+
+
+def busy() -> Present:
+    """Two hosts of 8 GPUs, held, and a queue of two budgets before them."""
+    present = Present(hosts="2x8")
+    with_history(present)
+    for number in range(6):
+        spec = a_job(name="short", budget="ab"[number % 2], contract=5 * MINUTE)
+        present.submit(f"q-{number}", spec, minutes=10, at=60 + number / 10)
+    present.submit("g-0", a_job(name="gang", replicas=2, contract=5 * MINUTE), minutes=10, at=61)
+    return present
+
+
+def test_with_lengths_that_are_known_the_forecast_is_what_happens() -> None:
+    present = busy()
+    payload = present.until(62)
+    made = forecast(payload, FOLDING, now=62 * MINUTE, bounds=BOUNDS)
+    present.until(300)
+    happened = present.starts()
+    assert {each.job for each in made.jobs} == {job for job, at in happened.items() if at > 62 * MINUTE}
+    assert len(made.jobs) >= 4
+    for each in made.jobs:
+        assert each.followed
+        assert each.p50 == pytest.approx(happened[each.job], abs=5 * SECOND), each.job
+    assert made.jobs_finished == 6
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    payload = busy().until(62)
+    assert forecast(payload, FOLDING, now=62 * MINUTE, bounds=BOUNDS) == forecast(
+        payload, FOLDING, now=62 * MINUTE, bounds=BOUNDS
+    )
+
+
+def test_unsure_lengths_make_a_band() -> None:
+    present = Present(hosts="1x8")
+    for number, minutes in enumerate((5, 60, 240)):
+        present.submit(f"before-{number}", a_job(name="odd", contract=MINUTE), minutes=minutes)
+    present.submit("runs", a_job(name="odd", contract=MINUTE), minutes=60, at=400)
+    present.submit("waits", a_job(contract=MINUTE), minutes=1, at=401)
+    (made,) = forecast(present.until(402), FOLDING, now=402 * MINUTE, bounds=Bounds(draws=5)).jobs
+    assert made.job == JobId("waits")
+    assert made.earliest < 410 * MINUTE
+    assert 430 * MINUTE < made.p50 < made.p90 <= made.latest <= 641 * MINUTE
+
+
+def test_beyond_the_bound_jobs_start_at_the_rate_of_their_budget() -> None:
+    present = busy()
+    payload = present.until(62)
+    whole = forecast(payload, FOLDING, now=62 * MINUTE, bounds=BOUNDS)
+    cut = forecast(payload, FOLDING, now=62 * MINUTE, bounds=Bounds(draws=3, horizon_ms=5 * MINUTE))
+    assert {each.job for each in cut.jobs} == {each.job for each in whole.jobs}
+    beyond = [each for each in cut.jobs if not each.followed]
+    assert beyond and cut.followed_until == 67 * MINUTE
+    assert all(67 * MINUTE <= each.p50 <= 62 * MINUTE + DAY for each in beyond)
+
+
+def test_an_empty_queue_has_an_empty_forecast() -> None:
+    present = Present()
+    present.submit("runs", a_job(), minutes=10)
+    made = forecast(present.until(1), FOLDING, now=MINUTE, bounds=BOUNDS)
+    assert made.jobs == () and made.followed_until == MINUTE
+
+
+def test_what_is_no_state_is_said_to_be_none() -> None:
+    with pytest.raises(ValueError, match="not a state of the forecast"):
+        forecast(b"what", FOLDING, now=0, bounds=BOUNDS)
+
+
+def test_a_state_that_was_loaded_goes_on_as_the_one_that_was_dumped() -> None:
+    one, two = busy(), busy()
+    two.state = FOLDING.load(two.until(62))
+    assert one.until(100) == two.until(100)
+
+
+def test_what_comes_is_what_came_a_week_or_a_day_before() -> None:
+    now = 10 * DAY
+    came = [Arrival(at=now - age, spec=a_job()) for age in (6 * DAY, 20 * HOUR, HOUR)]
+    book = Book(since=0, arrivals=came)
+    week = [each.at - now for each in arrivals(book, now=now, day_before=False, horizon_ms=7 * DAY)]
+    assert week == [DAY, 7 * DAY - 20 * HOUR, 7 * DAY - HOUR]
+    day = [each.at - now for each in arrivals(book, now=now, day_before=True, horizon_ms=2 * DAY)]
+    assert day == [4 * HOUR, 23 * HOUR, 28 * HOUR, 47 * HOUR]
+    young = Book(since=now - HOUR, arrivals=came)
+    assert list(arrivals(young, now=now, day_before=True, horizon_ms=7 * DAY)) == []
+
+
+def test_quantiles_are_instants_by_which_so_much_has_come() -> None:
+    assert at_quantile([5], 0.5) == at_quantile([5], 0.9) == 5
+    assert at_quantile([5, 1, 4, 2, 3], 0.5) == 3
+    assert at_quantile([5, 1, 4, 2, 3], 0.9) == 5
