@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from tenure.cli.first_policy import settle_policy
 from tenure.cli.first_tree import settle_tree
 from tenure.cli.machine import CLUSTER, LEAVE_JOBS, STOP_ORDER, Machine
+from tenure.cli.serve import FORECAST
 from tenure.cli.terminal import clean, is_terminal
 from tenure.domain.refusal import Refusal
 from tenure.domain.tree import BudgetTree
@@ -32,6 +33,8 @@ FULL_BYTES = 8 << 20
 """Free space below which the log's server fails to write."""
 NEEDED = ("nats", "gateway")
 """Without these there is nothing to talk to: `up` gives up when they do not come up."""
+NOT_AWAITED = (FORECAST,)
+"""Nothing depends on these: the start does not wait for them."""
 
 
 def run(machine: Machine, *, tree: BudgetTree | None, tree_name: str) -> int:
@@ -126,7 +129,7 @@ class _Running:
 
     async def _wait_until_ready(self) -> str | None:
         """Wait until every process works, or has had its time. The name of a needed one that failed."""
-        waiting = [spec.name for spec in self._specs]
+        waiting = [spec.name for spec in self._specs if spec.name not in NOT_AWAITED]
         patient_until = time.monotonic() + START_S
         with _progress() as show:
             while waiting and not self._stop.is_set():

@@ -14,7 +14,7 @@ import pytest
 from tenure.runtime.processes import identify
 from tests.e2e.command_line import TENURE, CommandLine, is_running, until
 
-ROLES = {"nats", "clickhouse", "gateway", "budget", "ranker", "placer", "health", "agent", "journal"}
+ROLES = {"nats", "clickhouse", "gateway", "budget", "ranker", "placer", "health", "agent", "journal", "forecast"}
 
 
 @pytest.fixture
