@@ -10,6 +10,7 @@ from tenure.domain.units import Millis
 from tenure.runtime.forecasts import (
     FORECAST_TIMEOUT_S,
     OUTLOOK_TIMEOUT_S,
+    Change,
     Forecast,
     JobForecast,
     NoForecast,
@@ -26,6 +27,8 @@ KEPT_S = 120.0
 """... and, while none comes, for so long at all."""
 WAIT_S = 1.0
 """How long a listing waits for a fresh one."""
+EXPLAIN_WAIT_S = 0.1
+"""The same of an explanation, which has more to say than that."""
 WORKING = "the forecast is being worked out: look again in a moment"
 
 
@@ -61,11 +64,22 @@ class Forecasts:
             return Told(trouble=self._told.trouble or WORKING)
         return Told(made=self._told.made, by_job=self._told.by_job, trouble=self._told.trouble or WORKING)
 
-    async def outlook(self, job: JobId) -> Outlook:
-        """What would change the start of a queued job. Raises `NoForecast`."""
-        connection = await self._connected()
-        question = Question(job=job)
-        return await ask(connection, question, cluster=self._cluster, kind=Outlook, timeout_s=OUTLOOK_TIMEOUT_S)
+    async def fill(self, answer: jobs_pb2.ExplainJobResponse, job: JobId) -> None:
+        """Add to the explanation of a queued job when it will start and what would change that, if that is told."""
+        told, outlook = await asyncio.gather(self.latest(wait_s=EXPLAIN_WAIT_S), self._outlook(job))
+        found = told.by_job.get(job)
+        if found is not None and told.made is not None:
+            answer.forecast.CopyFrom(_start_forecast(found, told.made))
+        if outlook is not None:
+            answer.alternatives.extend(_alternative(change, at=outlook.at) for change in outlook.changes)
+
+    async def _outlook(self, job: JobId) -> Outlook | None:
+        try:
+            connection = await self._connected()
+            question = Question(job=job)
+            return await ask(connection, question, cluster=self._cluster, kind=Outlook, timeout_s=OUTLOOK_TIMEOUT_S)
+        except NoForecast:
+            return None
 
     async def _ask_all(self) -> None:
         try:
@@ -92,6 +106,34 @@ def add_forecast(job: jobs_pb2.Job, told: Told | None, *, now: Millis) -> jobs_p
         job.forecast_start_p50_ms, job.forecast_start_p90_ms = max(found.p50, now), max(found.p90, now)
         job.forecast_basis = found.basis
     return job
+
+
+def _start_forecast(found: JobForecast, made: Forecast) -> jobs_pb2.StartForecast:
+    lengths = f"lengths of {made.jobs_finished} finished jobs" if made.jobs_finished else "the contracts' lengths"
+    basis = f"{made.draws} futures from now on, with {lengths}"
+    if not found.followed:
+        basis += ", followed for a while, and then by the rate at which its budget's jobs start in them"
+    return jobs_pb2.StartForecast(
+        earliest_at_ms=found.earliest,
+        p50_at_ms=found.p50,
+        p90_at_ms=found.p90,
+        latest_at_ms=found.latest,
+        basis=basis,
+        position=made.position,
+        at_ms=made.made_at,
+    )
+
+
+def _alternative(change: Change, *, at: Millis) -> jobs_pb2.Alternative:
+    starts_at = change.starts_at
+    outcome = "not" if starts_at is None else "now" if starts_at <= at else "at"
+    return jobs_pb2.Alternative(
+        change=change.change,
+        field=change.field,
+        value=change.value,
+        outcome=outcome,
+        start_ms=starts_at or 0 if outcome == "at" else 0,
+    )
 
 
 def from_told(told: Told) -> jobs_pb2.ForecastSummary:

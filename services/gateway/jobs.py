@@ -24,6 +24,7 @@ from services.gateway.story import tell, unit_of
 from tenure.domain.ids import BudgetPath, JobId, UserName
 from tenure.domain.job import JobSpec
 from tenure.domain.nearest import did_you_mean, shown
+from tenure.domain.reasons import JobState
 from tenure.domain.refusal import Refusal
 from tenure.domain.rights import Right
 from tenure.domain.units import Millis
@@ -144,12 +145,15 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         told = with_policy_changes(facts, state.policy_facts, is_over=is_over)
         entry = known or job_from_story(facts, JobId(request.job_id))
         unit = unit_of(None if entry is None else entry.spec)
-        return jobs_pb2.ExplainJobResponse(
+        answer = jobs_pb2.ExplainJobResponse(
             steps=[_step(recorded, state, to=JobId(request.job_id), unit=unit) for recorded in told],
             position=position,
             last_position=last,
             job=None if known is None else _shown(known, state, now=self._gateway.now()),
         )
+        if known is not None and known.state is JobState.QUEUED:
+            await self._forecasts.fill(answer, known.job)
+        return answer
 
     @streaming
     async def Logs(self, request: jobs_pb2.JobLogsRequest, context: Context) -> Stream[jobs_pb2.JobLogsResponse]:

@@ -38,7 +38,7 @@ class Bounds:
     """When a future is not followed any further: after this span, or so many facts. `draws`: how many futures."""
 
     horizon_ms: Millis = 7 * DAY
-    facts: int = 40_000
+    facts: int = 6_000
     draws: int = 5
     seed: int = 0
 

@@ -36,7 +36,7 @@ from tenure.events.reports import HostRegistered
 from tenure.log.port import Log
 from tenure.runtime.clock import WallClock
 from tenure.runtime.identity_options import IdentityOptions
-from tenure.runtime.log_stream import Requester
+from tenure.runtime.log_stream import LogsAway, Requester
 from tenure.runtime.loop import Loop
 from tenure.v1 import budgets_pb2_grpc, hosts_pb2_grpc, jobs_pb2, jobs_pb2_grpc
 from tests.contract.conftest import LogUnderTest
@@ -144,7 +144,13 @@ async def running(
         assert agents is not None, "the test reads no output"
         return agents
 
-    output, forecasts = Output(progress, cluster="test", connect=connect), Forecasts(cluster="test", connect=connect)
+    async def connect_forecast() -> Requester:
+        if agents is None:
+            raise LogsAway("there is none in this test")
+        return agents
+
+    output = Output(progress, cluster="test", connect=connect)
+    forecasts = Forecasts(cluster="test", connect=connect_forecast)
     await server.start(gateway, history_of(log), output, forecasts)
     folding = asyncio.create_task(loop.run(stop))
     checking = asyncio.create_task(server.watch_health(gateway))

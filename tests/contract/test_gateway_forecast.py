@@ -9,16 +9,32 @@ from nats.errors import NoRespondersError
 
 from tenure.domain.ids import JobId, Position
 from tenure.events.budgets import JobAdmitted
-from tenure.runtime.forecasts import Forecast, JobForecast, Question, decode_question, encode_answer, encode_trouble
+from tenure.runtime.forecasts import (
+    Change,
+    Forecast,
+    JobForecast,
+    Outlook,
+    Question,
+    decode_question,
+    encode_answer,
+    encode_trouble,
+)
 from tenure.v1 import jobs_pb2
 from tests.contract.conftest import MemoryUnderTest
-from tests.contract.gateway_rig import NOW, Rig, play
+from tests.contract.gateway_rig import NOW, LogHistory, Rig, play
 
 
 @dataclass
 class Reply:
     data: bytes = b""
     headers: Mapping[str, str] | None = None
+
+
+CHANGES = (
+    Change(change="4 GPUs instead of 8", field="gpus_per_replica", value="4", starts_at=NOW),
+    Change(change="min-runtime 1h instead of 4h", field="min_runtime_ms", value="1h", starts_at=NOW + 60_000),
+    Change(change="accept A100", field="gpu_type", value="A100", starts_at=None),
+)
 
 
 @dataclass
@@ -35,13 +51,16 @@ class Forecaster:
 
     async def request(self, subject: str, payload: bytes = b"", timeout: float = 1.0) -> Reply:
         assert subject == "tenure-data.test.forecast" and timeout > 0
-        self.asked.append(decode_question(payload))
+        question = decode_question(payload)
+        self.asked.append(question)
         if self.done is not None:
             await self.done.wait()
         if self.away:
             raise NoRespondersError
         if self.trouble:
             return Reply(headers=encode_trouble(self.trouble))
+        if question.job is not None:
+            return Reply(encode_answer(Outlook(at=NOW, position=Position(3), changes=CHANGES)))
         at = time.time_ns() // 1_000_000 + self.in_s * 1_000
         jobs = [
             JobForecast(job=job, earliest=at, p50=at, p90=at + 1, latest=at + 1, followed=True) for job in self.jobs
@@ -140,3 +159,33 @@ def test_a_list_does_not_wait_for_a_forecast_that_takes_long() -> None:
         assert told.asked == [Question()], "one question, however many lists"
 
     play(MemoryUnderTest(), scenario, agents=told)
+
+
+def test_an_explanation_says_when_a_queued_job_starts_and_what_would_change_it() -> None:
+    told = Forecaster()
+
+    async def scenario(rig: Rig) -> None:
+        job = await queued(rig, told)
+        answer = await rig.jobs.Explain(jobs_pb2.ExplainJobRequest(job_id=job))
+        assert [(each.change, each.outcome, each.start_ms) for each in answer.alternatives] == [
+            ("4 GPUs instead of 8", "now", 0),
+            ("min-runtime 1h instead of 4h", "at", NOW + 60_000),
+            ("accept A100", "not", 0),
+        ]
+        assert answer.forecast.p90_at_ms == answer.forecast.p50_at_ms + 1
+        assert answer.forecast.basis == "5 futures from now on, with lengths of 9 finished jobs"
+        assert (answer.forecast.position, answer.forecast.at_ms) == (3, NOW)
+
+    play(MemoryUnderTest(), scenario, agents=told, history_of=LogHistory)
+
+
+def test_without_a_forecast_a_story_is_told_all_the_same() -> None:
+    told = Forecaster(away=True)
+
+    async def scenario(rig: Rig) -> None:
+        job = await queued(rig, told)
+        answer = await rig.jobs.Explain(jobs_pb2.ExplainJobRequest(job_id=job))
+        assert [step.kind for step in answer.steps] == ["JobSubmitted", "JobAdmitted"]
+        assert not answer.HasField("forecast") and not answer.alternatives
+
+    play(MemoryUnderTest(), scenario, agents=told, history_of=LogHistory)
