@@ -1,6 +1,7 @@
 """How long a job will hold its GPUs: quantiles of jobs like it that are over, given how long it has had them."""
 
 import hashlib
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
@@ -37,7 +38,7 @@ class Lengths:
             if len(longer) >= ENOUGH:
                 return max(round(_quantile(longer, quantile)), had_ms + SECOND)
         usual = spec.min_runtime_ms or UNKNOWN
-        guessed = round(usual * SPREAD ** (2 * quantile - 1))
+        guessed = round(usual * math.pow(SPREAD, 2 * quantile - 1))
         if guessed > had_ms:
             return guessed
         return max(round(had_ms / (1 - min(quantile, SURE))), had_ms + SECOND)

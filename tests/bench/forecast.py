@@ -192,10 +192,10 @@ def speed(month: Month, *, now: Millis) -> Figures:
     made = forecast(payload, month.folding, now=now, bounds=Bounds())
     took = time.monotonic() - began
     looks: list[float] = []
-    for job in random.Random(1).sample(sorted(state.placer.waiting.line_of), LOOKS):
+    for waits in random.Random(1).sample(sorted(state.placer.waiting.line_of), LOOKS):
         began = time.monotonic()
         copy = month.folding.placer.load(read(month.folding.dump(state)).placer)
-        alternatives(copy, job, now, policy=month.plan.policy)
+        alternatives(copy, waits, now, policy=month.plan.policy)
         looks.append((time.monotonic() - began) * 1_000)
     return {
         "queued": len(made.jobs),
