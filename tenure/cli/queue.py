@@ -50,10 +50,10 @@ COLUMNS = (
     Column(title="FOR", right=True, drop=2),
     Column(title="RATIO", right=True, drop=7),
     Column(title="LATEST START", right=True, drop=8),
-    Column(title="START P50", right=True, drop=3),
-    Column(title="START P90", right=True, drop=6),
     Column(title="WHY", drop=1, least=16),
 )
+FORECAST = (Column(title="START P50", right=True, drop=3), Column(title="START P90", right=True, drop=6))
+"""Before the last column, where any job has a forecast."""
 
 
 def register(app: typer.Typer) -> None:
@@ -150,7 +150,17 @@ def table(answer: "jobs_pb2.ListJobsResponse", tree: "budgets_pb2.GetTreeRespons
     """A row for each job."""
     standing = ratios(tree.budgets)
     now = answer.cluster.now_ms
-    return Table(columns=COLUMNS, rows=[_row(job, standing.get(job.spec.budget), now=now) for job in answer.jobs])
+    rows = [_row(job, standing.get(job.spec.budget), now=now) for job in answer.jobs]
+    if not any(job.forecast_start_p50_ms for job in answer.jobs):
+        return Table(columns=COLUMNS, rows=rows)
+    starts = [_starts(job, now=now) for job in answer.jobs]
+    rows = [[*row[:-1], *start, row[-1]] for row, start in zip(rows, starts, strict=True)]
+    return Table(columns=(*COLUMNS[:-1], *FORECAST, COLUMNS[-1]), rows=rows)
+
+
+def _starts(job: "jobs_pb2.Job", *, now: int) -> list[Cell]:
+    """The instants by which it will probably, and very probably, have started."""
+    return [cell(words.clock(at, now=now)) for at in (job.forecast_start_p50_ms, job.forecast_start_p90_ms)]
 
 
 def _row(job: "jobs_pb2.Job", ratio: float | None, *, now: int) -> list[Cell]:
@@ -167,8 +177,6 @@ def _row(job: "jobs_pb2.Job", ratio: float | None, *, now: int) -> list[Cell]:
         cell(words.age(now - _since(job))),
         cell(None if ratio is None else f"{ratio:.2f}"),
         cell(words.instant(job.latest_start_ms, now=now)),
-        cell(words.clock(job.forecast_start_p50_ms, now=now)),
-        cell(words.clock(job.forecast_start_p90_ms, now=now)),
         cell(_why(job, now=now)),
     ]
 

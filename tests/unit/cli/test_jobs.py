@@ -56,6 +56,23 @@ def two(gateway: Canned) -> Canned:
     return gateway
 
 
+def test_the_queue_shows_when_a_job_will_probably_start(
+    tenure: Run, two: Canned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "START" not in tenure("queue").out.replace("LATEST START", ""), "there is no forecast"
+    two.jobs[1].forecast_start_p50_ms, two.jobs[1].forecast_start_p90_ms = NOW + 60_000, NOW + 7_200_000
+    two.jobs[1].forecast_basis = "followed"
+    head, running_, queued_ = tenure("queue").out.splitlines()[1:4]
+    assert "START P50" in head and "START P90" in head and head.endswith("WHY")
+    assert running_.split().count("-") == 4, "rank, latest start, and no forecast of a job that runs"
+    assert "14:14:20" in queued_ and "16:13:20" in queued_
+    shown = tenure("job", "j2").out
+    assert "Start, p50" in shown and "Start, p90" in shown
+    document = tenure("queue", "--json").json()["jobs"][1]
+    assert document["forecast_start_p50_ms"] == NOW + 60_000 and document["forecast_basis"] == "followed"
+
+
 def test_the_queue_shows_place_reason_and_ratio(tenure: Run, two: Canned) -> None:
     lines = tenure("queue").out.splitlines()
     assert lines[0].startswith("64 GPUs, 8 unavailable, 32 allocated, 0 unallocated, 24 free | jobs: 1 queued, 1 run")
