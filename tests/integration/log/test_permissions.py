@@ -25,6 +25,7 @@ from tenure.log.permissions import OPERATOR, make_keys, render, seed_file, users
 from tenure.log.port import Unavailable
 from tenure.log.publish import NEVER, WRONG_LAST
 from tenure.log.subjects import Subjects
+from tenure.runtime.forecasts import subject as forecast_of
 from tenure.runtime.log_stream import subject as output_of
 from tenure.runtime.nats_server import NatsServer
 from tests.contract.log_facts import CLUSTER, report, runs
@@ -144,6 +145,10 @@ def test_nobody_hears_the_answers_to_another_nor_another_host_s_questions(guarde
             ("agent-h0", output_of(cluster=CLUSTER, host=H1), False),
             ("agent-h1.lab", output_of(cluster=CLUSTER, host=H1), True),
             ("gateway", output_of(cluster=CLUSTER, host=H0), False),
+            ("forecast", forecast_of(cluster=CLUSTER), True),
+            ("agent-h0", forecast_of(cluster=CLUSTER), False),
+            ("placer", forecast_of(cluster=CLUSTER), False),
+            ("gateway", forecast_of(cluster=CLUSTER), False),
         ):
             assert await may_listen(guarded.access(name), subject) == allowed, f"{name} to {subject}"
 
@@ -188,17 +193,21 @@ async def may_listen(access: Access, subject: str) -> bool:
     return not said
 
 
-def test_an_agent_answers_the_gateway_and_nobody_unasked(guarded: Guarded) -> None:
+@pytest.mark.parametrize(
+    ("who", "asked"),
+    [("agent-h1.lab", output_of(cluster=CLUSTER, host=H1)), ("forecast", forecast_of(cluster=CLUSTER))],
+)
+def test_who_answers_the_gateway_answers_nobody_unasked(guarded: Guarded, who: str, asked: str) -> None:
     async def scenario() -> None:
-        agent = await open_client(guarded.access("agent-h1.lab"), error_cb=ignore)
+        agent = await open_client(guarded.access(who), error_cb=ignore)
         gateway = await open_client(guarded.access("gateway"))
 
         async def answer(message: object) -> None:
             await agent.publish(message.reply, b"output")  # type: ignore[attr-defined]
 
-        await agent.subscribe(output_of(cluster=CLUSTER, host=H1), cb=answer)
+        await agent.subscribe(asked, queue="several", cb=answer)
         await settled(agent)
-        reply = await gateway.request(output_of(cluster=CLUSTER, host=H1), b"", timeout=5)
+        reply = await gateway.request(asked, b"", timeout=5)
         assert reply.data == b"output"
         inbox = await gateway.subscribe(f"{inbox_of('gateway')}.mine")
         await settled(gateway)
