@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from math import ceil
 
+from services.placer.core import Job
 from simulator.collector import resting_collector
 from simulator.live.beyond import beyond
 from simulator.live.future import Bounds, Drawn, Future, by_job
 from simulator.live.lengths import Lengths
 from simulator.live.state import Dumped, Folding, read
+from simulator.live.thinning import thin
 from tenure.domain.host import HostState
 from tenure.domain.units import Millis
 from tenure.runtime.forecasts import Forecast, JobForecast
@@ -16,9 +18,10 @@ from tenure.runtime.forecasts import Forecast, JobForecast
 
 def forecast(payload: bytes, folding: Folding, *, now: Millis, bounds: Bounds) -> Forecast:
     """The forecast of a dumped state. The same arguments give the same forecast. Raises ValueError on damage."""
-    dumped = read(payload)
+    whole = read(payload)
     with resting_collector():
-        drawn = futures(dumped, folding, now=now, bounds=bounds)
+        dumped, gone = thin(whole, folding, most=bounds.queue, now=now)
+        drawn = futures(dumped, gone, folding, now=now, bounds=bounds)
     gpus = _available(folding, dumped)
     starts = by_job(drawn, [beyond(one, began_at=now, gpus=gpus) for one in drawn])
     followed = Counter(job for one in drawn for job in one.starts)
@@ -35,7 +38,7 @@ def forecast(payload: bytes, folding: Folding, *, now: Millis, bounds: Bounds) -
     ]
     return Forecast(
         made_at=now,
-        position=dumped.position,
+        position=whole.position,
         draws=bounds.draws,
         followed_until=min((one.ended_at for one in drawn), default=now),
         jobs_finished=dumped.book.finished,
@@ -43,13 +46,14 @@ def forecast(payload: bytes, folding: Folding, *, now: Millis, bounds: Bounds) -
     )
 
 
-def futures(dumped: Dumped, folding: Folding, *, now: Millis, bounds: Bounds) -> list[Drawn]:
-    """Several futures of one present."""
-    lengths = Lengths(dumped.book)
-    return [
-        Future(dumped, folding, now=now, lengths=lengths, draw=draw, bounds=bounds).follow()
-        for draw in range(bounds.draws)
-    ]
+def futures(dumped: Dumped, gone: Sequence[Job], folding: Folding, *, now: Millis, bounds: Bounds) -> list[Drawn]:
+    """Several futures of one present. `gone`: the jobs that were taken out of its queue, and start after all else."""
+    lengths, drawn = Lengths(dumped.book), list[Drawn]()
+    for draw in range(bounds.draws):
+        future = Future(dumped, folding, now=now, lengths=lengths, draw=draw, bounds=bounds)
+        drawn.append(future.follow())
+        drawn[-1].left += [future.left(job) for job in gone]
+    return drawn
 
 
 def at_quantile(instants: Sequence[Millis], quantile: float) -> Millis:

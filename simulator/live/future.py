@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.placer.core import Core as PlacerCore
+from services.placer.core import Job as PlacerJob
 from services.placer.core import Run
 from services.placer.state import State as PlacerState
 from simulator.actor import Actor
@@ -16,12 +17,13 @@ from simulator.clockwork import Clockwork
 from simulator.live.book import Arrival, Book
 from simulator.live.lengths import Lengths, quantile_of
 from simulator.live.state import Dumped, Folding
+from simulator.live.thinning import queue_of
 from tenure.domain.ids import BudgetPath, FactId, JobId
 from tenure.domain.job import JobSpec
 from tenure.domain.reasons import Reason, Why
 from tenure.domain.units import DAY, HOUR, MINUTE, SECOND, Millis
 from tenure.events.budgets import JobAdmitted
-from tenure.events.placing import RunAssigned
+from tenure.events.placing import PlacementDeferred, RunAssigned
 from tenure.log.memory import MemoryLog
 
 CLUSTER = "forecast"
@@ -35,10 +37,14 @@ LAST_LOOK: Millis = 6 * HOUR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """When a future is not followed any further: after this span, or so many facts. `draws`: how many futures."""
+    """When a future is not followed any further: after this span, or so many facts beside reasons to wait.
+
+    `queue`: so many jobs are followed; `draws`: in how many futures, by which `seed`.
+    """
 
     horizon_ms: Millis = 7 * DAY
     facts: int = 6_000
+    queue: int = 1_000
     draws: int = 5
     seed: int = 0
 
@@ -78,8 +84,9 @@ class Future(Clockwork):
         ranker = Actor(folding.ranker, log, cluster=CLUSTER, state=folding.ranker.load(dumped.ranker))
         super().__init__(log, agents, [ranker, Actor(folding.placer, log, cluster=CLUSTER, state=placer)], now=now)
         self.placer, self._assigned = placer, log.inbox((RunAssigned,))
-        self.asked = [job.job for job in placer.core.jobs.values() if job.queued and job.cancelled_by is None]
-        self._take_over(placer.core, dumped.book)
+        self._reasons = log.inbox((PlacementDeferred,))
+        self._book, self.asked = dumped.book, queue_of(placer.core)
+        self._take_over(placer.core)
         self._coming = list(arrivals(dumped.book, now=now, day_before=draw % 2 == 1, horizon_ms=bounds.horizon_ms))
         self._coming.reverse()
         self._came = 0
@@ -87,32 +94,39 @@ class Future(Clockwork):
 
     def follow(self) -> Drawn:
         """Let time pass until all that is queued now has started, or a bound is met."""
-        waiting, drawn = dict.fromkeys(self.asked), Drawn(ended_at=self.now)
-        specs = {job: self.placer.core.jobs[job].spec for job in self.asked}
+        waiting, drawn = {job.job: job for job in self.asked}, Drawn(ended_at=self.now)
         end, step = self.now + self._bounds.horizon_ms, FIRST_LOOK
-        while waiting and self.now < end and len(self.recorded) < self._bounds.facts:
+        while waiting and self.now < end and len(self.recorded) - len(self._reasons) < self._bounds.facts:
             self.run(min(end, self.now + step))
             step = min(2 * step, LAST_LOOK)
             for entry in self._assigned:
                 fact = entry.fact
                 assert isinstance(fact, RunAssigned), "the inbox is of these"
-                if waiting.pop(fact.job, 0) is None:
+                job = waiting.pop(fact.job, None)
+                if job is not None:
                     drawn.starts[fact.job] = fact.at
-                    gpus = specs[fact.job].gpus
-                    drawn.given[fact.budget] = drawn.given.get(fact.budget, 0) + gpus * self._lasts[fact.job]
+                    given = job.spec.gpus * self._lasts[fact.job]
+                    drawn.given[fact.budget] = drawn.given.get(fact.budget, 0) + given
             self._assigned.clear()
         drawn.ended_at = self.now
-        drawn.left = [self._left(job, specs[job]) for job in waiting if job in self.placer.core.jobs]
+        drawn.left = [self.left(job) for job in waiting.values()]
         return drawn
 
-    def _left(self, job: JobId, spec: JobSpec) -> Left:
-        submitted_at = self.placer.core.jobs[job].submitted_at
-        return Left(job=job, spec=spec, submitted_at=submitted_at, length_ms=self._lasts[job])
+    def left(self, job: PlacerJob) -> Left:
+        """A queued job that did not start here."""
+        if job.job not in self._lasts:
+            held_ms = self._held_ms(job)
+            self._behaviour(job.job, job.spec, had_ms=held_ms, held_ms=held_ms)
+        return Left(job=job.job, spec=job.spec, submitted_at=job.submitted_at, length_ms=self._lasts[job.job])
 
-    def _take_over(self, core: PlacerCore, book: Book) -> None:
+    def _held_ms(self, job: PlacerJob) -> Millis:
+        """What earlier runs of a resumable job had."""
+        doing = self._book.jobs.get(job.job)
+        return doing.held_ms if doing is not None and job.spec.resumable else 0
+
+    def _take_over(self, core: PlacerCore) -> None:
         for job in core.jobs.values():
-            doing = book.jobs.get(job.job)
-            held_ms = doing.held_ms if doing is not None and job.spec.resumable else 0
+            held_ms = self._held_ms(job)
             run = None if job.run is None else core.runs[job.run]
             started_at = None if run is None else run.started_at
             had_ms = held_ms + (max(0, self.now - started_at) if started_at is not None else 0)

@@ -5,6 +5,8 @@ import pytest
 from simulator.live.book import Arrival, Book
 from simulator.live.forecast import at_quantile, forecast
 from simulator.live.future import Bounds, arrivals
+from simulator.live.state import read
+from simulator.live.thinning import queue_of, thin
 from tenure.domain.ids import JobId
 from tenure.domain.units import DAY, HOUR, MINUTE, SECOND
 from tests.unit.simulator.live.present import FOLDING, Present, a_job
@@ -72,6 +74,26 @@ def test_beyond_the_bound_jobs_start_at_the_rate_of_their_budget() -> None:
     beyond = [each for each in cut.jobs if not each.followed]
     assert beyond and cut.followed_until == 67 * MINUTE
     assert all(67 * MINUTE <= each.p50 <= 62 * MINUTE + DAY for each in beyond)
+
+
+def test_of_a_long_queue_the_first_of_each_budget_are_followed() -> None:
+    present = busy()
+    payload = present.until(62)
+    whole = forecast(payload, FOLDING, now=62 * MINUTE, bounds=BOUNDS)
+    dumped, gone = thin(read(payload), FOLDING, most=3, now=62 * MINUTE)
+    kept = queue_of(FOLDING.placer.load(dumped.placer).core)
+    assert len(kept) == 3 and {job.spec.budget for job in kept} == {"a", "b"}
+    assert {job.job for job in (*kept, *gone)} == {each.job for each in whole.jobs}
+    made = forecast(payload, FOLDING, now=62 * MINUTE, bounds=Bounds(draws=3, queue=3))
+    assert {each.job for each in made.jobs if each.followed} == {job.job for job in kept}
+    last = max(each.p50 for each in made.jobs if each.followed)
+    assert all(each.p50 >= last for each in made.jobs if not each.followed)
+    assert made.position == whole.position
+
+
+def test_a_short_queue_is_left_as_it_is() -> None:
+    dumped = read(busy().until(62))
+    assert thin(dumped, FOLDING, most=100, now=62 * MINUTE) == (dumped, [])
 
 
 def test_an_empty_queue_has_an_empty_forecast() -> None:
