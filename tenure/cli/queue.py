@@ -13,7 +13,7 @@ from tenure.cli import completion, words
 from tenure.cli.connection import connect
 from tenure.cli.options import JOBS, Json
 from tenure.cli.standing import ratios
-from tenure.cli.terminal import Cell, Column, Table, as_plain, as_rich, cell, console, is_terminal, print_table
+from tenure.cli.terminal import Cell, Column, Table, as_plain, as_rich, cell, clean, console, is_terminal, print_table
 from tenure.sdk.errors import ServerUnreachable
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ def queue(
         return
     print(summary(jobs))
     print_table(table(jobs, tree), empty=empty)
+    if jobs.forecast.trouble and not jobs.forecast.made_at_ms and jobs.counts.get("queued"):
+        print(f"No expected starts: {clean(jobs.forecast.trouble)}.")
     if len(jobs.jobs) == limit:
         print(f"The first {limit}; more with --limit.")
 

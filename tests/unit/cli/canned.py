@@ -26,6 +26,7 @@ class Canned:
     host_report: hosts_pb2.HostReportResponse = field(default_factory=hosts_pb2.HostReportResponse)
     output: list[bytes] = field(default_factory=list)
     cluster: jobs_pb2.ClusterSummary = field(default_factory=lambda: jobs_pb2.ClusterSummary(now_ms=NOW))
+    forecast: jobs_pb2.ForecastSummary | None = None
     refusals: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)
     drop_after: int | None = None
     """Break the next output stream off after so many pieces, once."""
@@ -73,7 +74,8 @@ class _Jobs(jobs_pb2_grpc.JobsServicer):
         for job in self.canned.jobs:
             counts[job.state] = counts.get(job.state, 0) + 1
         chosen = [job for job in self.canned.jobs if not request.states or job.state in request.states]
-        return jobs_pb2.ListJobsResponse(jobs=chosen, counts=counts, cluster=self.canned.cluster)
+        cluster, forecast = self.canned.cluster, self.canned.forecast
+        return jobs_pb2.ListJobsResponse(jobs=chosen, counts=counts, cluster=cluster, forecast=forecast)
 
     def Watch(self, request, context) -> Iterator[jobs_pb2.WatchJobResponse]:  # noqa: N802
         self.canned.take("Watch", request, context)

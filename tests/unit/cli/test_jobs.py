@@ -67,6 +67,8 @@ def test_the_queue_shows_when_a_job_will_probably_start(
     assert "START P50" in head and "START P90" in head and head.endswith("WHY")
     assert running_.split().count("-") == 4, "rank, latest start, and no forecast of a job that runs"
     assert "14:14:20" in queued_ and "16:13:20" in queued_
+    two.forecast = jobs_pb2.ForecastSummary(trouble="it is being worked out")
+    assert tenure("queue").out.splitlines()[-1] == "No expected starts: it is being worked out."
     shown = tenure("job", "j2").out
     assert "Start, p50" in shown and "Start, p90" in shown
     document = tenure("queue", "--json").json()["jobs"][1]
