@@ -1,8 +1,13 @@
 """The answers of one process `forecast`: worked out beside the fold when somebody asks, told again for a while."""
 
 import asyncio
+import contextlib
 import logging
+import threading
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -26,6 +31,7 @@ from tenure.runtime.forecasts import (
 from tenure.runtime.loop import Loop
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 KEPT_S = 4.0
 """A forecast is told again for so long, ..."""
@@ -83,7 +89,7 @@ class Answers:
 
     async def _forecast(self) -> Forecast:
         payload, now = self._folding.dump(self._loop.state), self._clock.now()
-        return await asyncio.to_thread(forecast, payload, self._folding, now=now, bounds=Bounds())
+        return await beside(partial(forecast, payload, self._folding, now=now, bounds=Bounds()))
 
     async def _outlook(self, job: JobId) -> Outlook:
         state, now = self._loop.state, self._clock.now()
@@ -93,4 +99,25 @@ class Answers:
             changes = alternatives(self._folding.placer.load(payload), job, now, policy=self._policy)
             return Outlook(at=now, position=position, changes=changes)
 
-        return await asyncio.to_thread(look)
+        return await beside(look)
+
+
+async def beside(work: Callable[[], T]) -> T:
+    """What some work comes to, done in a thread that does not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(set_: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the process has ended meanwhile
+            loop.call_soon_threadsafe(lambda: None if done.done() else set_())
+
+    def run() -> None:
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - whoever waits is to have it
+            settle(partial(done.set_exception, error))
+        else:
+            settle(partial(done.set_result, result))
+
+    threading.Thread(target=run, name="forecast", daemon=True).start()
+    return await done
