@@ -12,7 +12,7 @@ from services.placer.core import Job as PlacerJob
 from services.placer.core import Run
 from services.placer.state import State as PlacerState
 from simulator.actor import Actor
-from simulator.agents import FREE, Behaviour, VirtualAgents
+from simulator.agents import FREE, Behaviour, Running, VirtualAgents
 from simulator.clockwork import Clockwork
 from simulator.live.book import Arrival, Book
 from simulator.live.lengths import Lengths, quantile_of
@@ -125,6 +125,7 @@ class Future(Clockwork):
         return doing.held_ms if doing is not None and job.spec.resumable else 0
 
     def _take_over(self, core: PlacerCore) -> None:
+        running, done_ms = list[Running](), dict[JobId, Millis]()
         for job in core.jobs.values():
             held_ms = self._held_ms(job)
             run = None if job.run is None else core.runs[job.run]
@@ -132,16 +133,18 @@ class Future(Clockwork):
             had_ms = held_ms + (max(0, self.now - started_at) if started_at is not None else 0)
             behaviour = self._behaviour(job.job, job.spec, had_ms=had_ms, held_ms=held_ms)
             self.agents.behaviours[job.job] = behaviour
+            if held_ms:
+                done_ms[job.job] = held_ms
             if run is not None:
-                self.agents.adopt(
-                    _assigned(run, job.spec),
-                    behaviour,
-                    now=self.now,
-                    started_at=started_at,
-                    done_ms=held_ms if run.number > 1 and job.spec.resumable else None,
-                    exited=run.exited,
-                    told_to_stop=run.stop is not None or bool(run.exited),
+                running.append(
+                    Running(
+                        assigned=_assigned(run, job.spec),
+                        started_at=started_at,
+                        told_to_stop=run.stop is not None or bool(run.exited),
+                        exited=tuple(run.exited),
+                    )
                 )
+        self.agents.inherit(running, done_ms=done_ms, now=self.now)
 
     def _behaviour(self, job: JobId, spec: JobSpec, *, had_ms: Millis, held_ms: Millis) -> Behaviour:
         quantile = quantile_of(job, draw=self._draw, draws=self._bounds.draws, seed=self._bounds.seed)
