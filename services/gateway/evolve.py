@@ -16,12 +16,12 @@ from services.gateway.keys import KeyEntry
 from services.gateway.policy.contracts import breaks_contract
 from services.gateway.policy.resubmission import body_of
 from services.gateway.policy.transitions import finished_state, next_state
-from services.gateway.reasons_in_words import BY_AUTOMATION, say_why
 from services.gateway.state import POLICIES_KEPT, Ranking, State
 from tenure.domain.host import CPU, HostState
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import JobSpec
 from tenure.domain.reasons import Reason
+from tenure.domain.reasons_in_words import BY_AUTOMATION, say_why
 from tenure.domain.tree_edit import diff_trees
 from tenure.domain.units import Millis
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from services.gateway.reasons_in_words import GPU, say_instant, say_why
 from tenure.domain.host import CPU, RepairStep
 from tenure.domain.ids import JobId, RunId
 from tenure.domain.job import JobSpec, Placement, Topology, gpus_by_host
 from tenure.domain.nearest import listed
 from tenure.domain.policy import change_in_words, spoken
 from tenure.domain.reasons import EndCause
+from tenure.domain.reasons_in_words import GPU, say_instant, say_why
 from tenure.domain.units import format_duration, gpu_hours
 from tenure.events.budgets import BudgetTreeChanged, JobAdmitted, JobRejected, RunCharged
 from tenure.events.catalogue import Kind

@@ -8,10 +8,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from services.gateway.identity.os_users import Endpoint, Kernel, OsUsers, parse_peer, uid_in_proc
+from services.gateway.identity.os_users import OsUsers, parse_peer
 from services.gateway.identity.source import Credentials, Known
 from services.gateway.refusals import Unauthenticated
 from tenure.domain.rights import Role
+from tenure.runtime.socket_owner import Endpoint, Kernel, uid_in_proc
 
 Connection = tuple[Endpoint, Endpoint]
 

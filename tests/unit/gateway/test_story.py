@@ -2,13 +2,13 @@ import string
 
 import pytest
 
-from services.gateway.reasons_in_words import WORDINGS, say_number, say_why
 from services.gateway.story import tell
 from tenure.domain.host import CPU, HostSpec, HostState, RepairStep
 from tenure.domain.ids import HostId, JobId, RunId, UserName
 from tenure.domain.job import JobSpec, Launch
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import EndCause, JobState, Reason, Why
+from tenure.domain.reasons_in_words import WORDINGS, say_number, say_why
 from tenure.domain.severity import Severity
 from tenure.domain.tree import BudgetTree
 from tenure.domain.units import DAY

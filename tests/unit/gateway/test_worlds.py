@@ -11,12 +11,12 @@ from services.gateway.evolve import READS, evolve
 from services.gateway.policy.fragmentation import Fragmentation, fragmentation
 from services.gateway.policy.listing import count_jobs
 from services.gateway.policy.totals import cluster_total
-from services.gateway.reasons_in_words import WORDINGS, say_why
 from services.gateway.state import State, dump, initial, load
 from services.gateway.story import tell
 from services.placer import evolve as placer_evolve
 from services.placer import state as placer_state
 from tenure.domain.reasons import Why
+from tenure.domain.reasons_in_words import WORDINGS, say_why
 from tenure.events.fact import Recorded
 from tests.property.test_world import QUICK, scripts
 from tests.scenario.script import load as load_script
