@@ -32,7 +32,7 @@ COPY --chmod=0755 deploy/secrets.sh /usr/local/bin/tenure-secrets
 # Both folders may be written by whatever user the container is given; a role makes its own folder there, for itself.
 RUN install -d -m 1777 /var/lib/tenure /run/tenure
 ENV PATH=/opt/tenure/bin:${PATH} PYTHONUNBUFFERED=1 TENURE_METRICS_LISTEN=0.0.0.0:9464
-EXPOSE 7733 9464
+EXPOSE 7733 7734 9464
 USER 10001:10001
 WORKDIR /var/lib/tenure
 # The process answers. That it has read the log, too, says its ready file: see deploy/compose.yaml.

@@ -4,7 +4,8 @@
 #   deploy/secrets.sh DIR [HOST,HOST,... [NAME,NAME,... [SITE=HOST,HOST,...]...]]
 #
 # HOST: the real hosts whose agents get a key each; without any, `-` or nothing, one key for agents of virtual hosts.
-# NAME: names by which the servers of the log and the gateway are reached, beside nats, clickhouse, gateway, localhost.
+# NAME: names by which the servers of the log, the gateway and the console are reached, beside nats, clickhouse, gateway,
+#       console, localhost.
 # SITE: hosts, out of all, behind a server of their own, leaf-SITE. Sites are kept in DIR/sites: change or remove one there.
 # Needs openssl, and tenure in the Python that PYTHON names (python3).
 #
@@ -13,6 +14,7 @@
 #   ca.crt, ca.key               who signs the certificates: keep ca.key elsewhere
 #   nats.crt, nats.key           the log's servers
 #   gateway.crt, gateway.key     the gateway
+#   console.crt, console.key     the web console: what it shows to browsers, and to the gateway
 #   admin.crt, admin.key         an admin's certificate, to begin with
 #   runs.key, runs.pub           signs runs: the placer's; what agents believe
 #   clickhouse-password          of ClickHouse's user tenure, and clickhouse-users.xml, which knows its hash
@@ -24,7 +26,7 @@ set -eu
 umask 077
 folder=${1:?usage: $0 DIR [HOST,HOST,... [NAME,NAME,... [SITE=HOST,HOST,...]...]]}
 hosts=${2:-}
-names=nats,clickhouse,gateway,localhost${3:+,$3}
+names=nats,clickhouse,gateway,console,localhost${3:+,$3}
 cluster=${TENURE_CLUSTER:-tenure}
 python=${PYTHON:-python3}
 [ "$hosts" != - ] || hosts=
@@ -85,6 +87,7 @@ new_key ca.key
 alternatives="subjectAltName=IP:127.0.0.1,DNS:$(echo "$names" | sed 's/,/,DNS:/g')"
 signed nats "$alternatives"
 signed gateway "$alternatives"
+signed console "$alternatives"
 signed admin "extendedKeyUsage=clientAuth"
 for site in $sites; do
     signed "leaf-$site" "subjectAltName=DNS:leaf-$site"
@@ -119,5 +122,5 @@ cat > clickhouse-users.xml <<USERS
   </users>
 </clickhouse>
 USERS
-chmod 644 ca.crt nats.crt gateway.crt admin.crt runs.pub users.conf clickhouse-users.xml
+chmod 644 ca.crt nats.crt gateway.crt console.crt admin.crt runs.pub users.conf clickhouse-users.xml
 echo "in $folder: $(ls | wc -l) files; ca.key is needed only to sign more certificates: keep it elsewhere"

@@ -210,9 +210,9 @@ def _written(value: object) -> str:
 
 def _role(name: str) -> str:
     """The role of this name; empty for all. Raises `Refusal`."""
-    from tenure.runtime.settings.table import ENGINE, ROLES
+    from tenure.runtime.settings.table import CONSOLE, ENGINE, ROLES
 
-    known = (*ROLES, ENGINE, "up")
+    known = (*ROLES, CONSOLE, ENGINE, "up")
     if name and name not in known:
         fix = f"{did_you_mean(name, known)}use one of {listed(known)}"
         raise Refusal(field="--role", problem=f"{name[:40]!r} is no role", fix=fix)

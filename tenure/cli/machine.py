@@ -18,14 +18,15 @@ from tenure.log.port import Unavailable
 from tenure.log.subjects import Subjects
 from tenure.runtime.batch_staging import clean_up, stage_in_memory, stage_when_up
 from tenure.runtime.data_dir import DataDir
-from tenure.runtime.identity_options import IdentityOptions
+from tenure.runtime.identity_options import IdentityOptions, certificate_name
 from tenure.runtime.nats_server import LOOPBACK, server_command, write_config
 from tenure.runtime.run_signing import make_signing_keys
+from tenure.runtime.settings.console import OFF
 from tenure.runtime.supervisor import ChildSpec
 from tenure.runtime.telemetry_options import Address
 
 STOP_ORDER = (
-    ("gateway", "forecast"),
+    ("console", "gateway", "forecast"),
     ("budget", "ranker", "placer", "health"),
     ("agent",),
     ("journal",),
@@ -35,7 +36,7 @@ STOP_ORDER = (
 """Nobody asks any more, nobody decides any more, then the jobs are stopped and what is reported of them is kept."""
 AGENT_STOP_S = 20 * 60.0
 """The agent waits for its jobs' grace periods, which the policy limits; a second Ctrl-C cuts that short."""
-MEASURED = ("gateway", "budget", "ranker", "placer", "health", "agent", "journal", "clickhouse", "forecast")
+MEASURED = ("gateway", "budget", "ranker", "placer", "health", "agent", "journal", "clickhouse", "forecast", "console")
 """Who answers Prometheus, at ports in this order from the first on."""
 LEAVE_JOBS = signal.SIGKILL
 """What ends the agent without ending its jobs."""
@@ -43,7 +44,7 @@ CLUSTER = "tenure"
 STREAM = Subjects(CLUSTER).stream
 
 
-NICE = {"forecast": 19, "clickhouse": 15, "journal": 15, "budget": 8, "ranker": 8, "health": 8}
+NICE = {"forecast": 19, "clickhouse": 15, "console": 15, "journal": 15, "budget": 8, "ranker": 8, "health": 8}
 """Who gives way when processors are short: what is read later before what decides, that before what answers people."""
 
 
@@ -72,6 +73,8 @@ class Machine:
     knobs: Mapping[str, str]
     unread: tuple[str, ...]
     identity: IdentityOptions
+    console: str = OFF
+    """Where the web console is to answer, or `off`."""
     metrics: Address | None = None
     """Where the first of `MEASURED` answers Prometheus, None: nobody does."""
 
@@ -114,11 +117,38 @@ class Machine:
         yield self._role("journal")
         yield self._role(FORECAST)
 
+    def console_child(self) -> ChildSpec | None:
+        """The web console, which is started when the rest works; nothing waits for it. None: it is off."""
+        if self.console == OFF:
+            return None
+        ready_file = self.data.ready_file("console")
+        own = ["--data", str(self.data.root), "--cluster", CLUSTER, "--ready-file", str(ready_file)]
+        own += ["--console-listen", self.console, "--fall-back", "--address-file", str(self.data.console_file)]
+        own += ["--console-gateway", self.listen, "--clickhouse", self.database_url]
+        if self.identity.tls_certificate is not None:
+            own += ["--console-gateway-tls", "--console-gateway-name", certificate_name(self.identity)]
+        if self.identity.tls_ca is not None:
+            own += ["--console-gateway-ca", str(self.identity.tls_ca)]
+        if self.token_file is not None:
+            own += ["--clickhouse-token-file", str(self.token_file)]
+        if self.config is not None:
+            own += ["--config", str(self.config)]
+        for setting in self.settings:
+            own += ["--set", setting]
+        return ChildSpec(
+            name="console",
+            command=role_command("console", *own, *self._metrics_of("console")),
+            log_file=self.data.log_file("console"),
+            ready_file=ready_file,
+            nice=NICE["console"],
+        )
+
     def metrics_targets(self) -> dict[str, str]:
         """Where each process answers Prometheus."""
         if self.metrics is None:
             return {}
-        asked = [name for name in MEASURED if name != "clickhouse" or not self.clickhouse_url]
+        left_out = {"clickhouse": bool(self.clickhouse_url), "console": self.console == OFF}
+        asked = [name for name in MEASURED if not left_out.get(name)]
         first = self.metrics
         return {name: Address(host=first.host, port=first.port + number).shown for number, name in enumerate(asked)}
 

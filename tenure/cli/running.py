@@ -24,6 +24,7 @@ from tenure.runtime.supervisor import Supervisor, end_leftovers
 from tenure.sdk.errors import ServerError
 
 POLL_S = 0.02
+CONSOLE_POLL_S = 0.1
 START_S = 20.0
 """How long the start waits for a process that is not needed."""
 PATIENCE_S = 2.0
@@ -81,6 +82,7 @@ class _Running:
         self._supervisor = Supervisor(say=say, record=machine.data.write_children)
         self._specs = list(machine.children())
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
+        self._console = ""
 
     async def live(self, *, tree: BudgetTree | None, tree_name: str) -> int:
         """From the first process to the last; returns the exit status."""
@@ -100,13 +102,37 @@ class _Running:
             return 1
         if not self._stop.is_set():
             await self._announce(tree, tree_name, took_s=time.monotonic() - began)
-        watching = asyncio.create_task(self._watch_disk())
+        beside = [asyncio.create_task(self._watch_disk()), asyncio.create_task(self._tell_of_console())]
         await self._stop.wait()
-        watching.cancel()
+        for each in beside:
+            each.cancel()
         say("stopping")
         await self._stop_all(stop_jobs=True)
         say("stopped")
         return 0
+
+    def _start_console(self) -> None:
+        """Start the web console, now that the rest works: nothing waits for it."""
+        spec = self._machine.console_child()
+        if spec is not None and not self._stop.is_set():
+            try:
+                self._supervisor.start(spec)
+                self._console = spec.name
+            except OSError as error:
+                say(f"the web console cannot be started: {error}")
+
+    async def _tell_of_console(self) -> None:
+        """Say where the web console answers, once it does."""
+        if not self._console:
+            return
+        while not self._supervisor.is_ready(self._console):
+            await asyncio.sleep(CONSOLE_POLL_S)
+        found = self._machine.data.console()
+        if found is not None:
+            taken = not found.wanted.endswith((":0", f":{found.port}"))
+            instead = f" ({found.wanted} is taken)" if taken else ""
+            with contextlib.suppress(OSError):
+                print(f"the web console is at {found.url}{instead}", flush=True)
 
     async def _watch_disk(self) -> None:
         """Say when the disk is full, and start nats again once it is not: it takes no facts until then."""
@@ -163,6 +189,7 @@ class _Running:
                 say(line)
         except (ServerError, Refusal) as error:
             say(f"the policy stays as it is: {error}")
+        self._start_console()
         with contextlib.suppress(OSError):
             print(f"tenure is up at {address} after {took_s:.1f} s (data: {self._machine.data.root}; Ctrl-C stops all)")
             print(f"try: tenure submit --budget {example} --gpus 1 --min-runtime 5m -- hostname", flush=True)

@@ -46,6 +46,12 @@ def up(
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where it answers.", show_default="127.0.0.1:7733")
     ] = "",
+    console_listen: Annotated[
+        str,
+        typer.Option(
+            "--console-listen", metavar="HOST:PORT", help="The web console, or off.", show_default="127.0.0.1:7734"
+        ),
+    ] = "",
     provider: Annotated[
         str,
         typer.Option("--provider", help="GPUs: virtual, nvidia for real ones; or cpus.", show_default="virtual"),
@@ -77,6 +83,7 @@ def up(
         "agent.hosts": hosts or None,
         "agent.cluster_file": cluster,
         "gateway.listen": listen or None,
+        "console.listen": console_listen or None,
         "agent.provider": provider or None,
         "clickhouse.url": clickhouse or None,
         "clickhouse.token_file": clickhouse_token_file,
@@ -112,6 +119,7 @@ def _run(flags: dict[str, object], config: Path | None, sets: list[str], budgets
     listen = str(settings.value("gateway.listen")) if settings.is_given("gateway.listen") else ""
     address = choose_address(listen, directory)
     identity = check_who_may_call(address, settings)
+    console = check_console(settings, identity)
     machine = Machine(
         data=directory,
         listen=address,
@@ -136,6 +144,7 @@ def _run(flags: dict[str, object], config: Path | None, sets: list[str], budgets
             if settings.is_given(path)
         ),
         identity=identity,
+        console=console,
         metrics=measured_from(settings),
     )
     raise typer.Exit(run(machine, tree=tree, tree_name=str(budgets)))
@@ -199,6 +208,17 @@ def check_who_may_call(address: str, settings: "Settings") -> "IdentityOptions":
     check_reach(parse_address(address)[0], options, local_tokens=True)
     certificate_name(options)
     return options
+
+
+def check_console(settings: "Settings", identity: "IdentityOptions") -> str:
+    """Where the web console is to answer, or off. Raises `Refusal` for an address that it may not answer at."""
+    from tenure.runtime.settings.console import OFF, check_console_reach
+
+    wanted = str(settings.value("console.listen"))
+    if wanted != OFF:
+        encrypted = settings.is_given("console.cert") or identity.insecure_plaintext
+        check_console_reach(wanted.rpartition(":")[0], encrypted=encrypted)
+    return wanted
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 lock            held by the one `up` that owns the directory
 endpoint.json   where that `up` answers, for the CLI
+console.json    where its web console answers
 targets.json    where its processes answer Prometheus, as its `file_sd_configs` reads it
 children.json   pid and start time of every process it started, for the next `up` to find leftovers
 run/            ready files, tokens        log/   one log per role
@@ -48,6 +49,15 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_at_ms: int = 0
 
 
+class ConsoleAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a web console answers. `wanted`: where it was to; it takes another port where that is taken."""
+
+    url: str
+    host: str
+    port: int
+    wanted: str
+
+
 class ChildRecord(ProcessIdentity, frozen=True, kw_only=True):
     """A process that an `up` started."""
 
@@ -61,6 +71,7 @@ class DataDir:
         self.root = root.absolute()
         self.endpoint_file = self.root / "endpoint.json"
         self.children_file = self.root / "children.json"
+        self.console_file = self.root / "console.json"
         self.targets_file = self.root / "targets.json"
         self.run = self.root / "run"
         self.log = self.root / "log"
@@ -125,6 +136,10 @@ class DataDir:
         """Where the system of this directory answers, if one was started and has not ended in order."""
         return _read(self.endpoint_file, Endpoint)
 
+    def console(self) -> ConsoleAddress | None:
+        """Where the web console of this directory answers, or answered last."""
+        return read_console_address(self.console_file)
+
     def write_children(self, children: Mapping[str, ChildRecord]) -> None:
         """Record the processes, so that the next `up` can find what a killed one left behind."""
         write_json(self.children_file, [msgspec.to_builtins(child) for child in children.values()])
@@ -164,6 +179,11 @@ def write_json(path: Path, document: object) -> None:
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.write_text(json.dumps(document, indent=1))
     os.replace(fresh, path)
+
+
+def read_console_address(path: Path) -> ConsoleAddress | None:
+    """What a web console wrote of itself; None where there is nothing of the kind."""
+    return _read(path, ConsoleAddress)
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

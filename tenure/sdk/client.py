@@ -49,7 +49,7 @@ _RETRIES = {
         }
     ]
 }
-_OPTIONS = (
+CHANNEL_OPTIONS = (
     ("grpc.service_config", json.dumps(_RETRIES)),
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -379,8 +379,8 @@ def _retry_after_s(error: grpc.RpcError) -> float | None:
 
 def _channel(address: str, credentials: Credentials) -> grpc.Channel:
     if not credentials.tls:
-        return grpc.insecure_channel(address, options=_OPTIONS)
-    options: tuple[tuple[str, str | int], ...] = _OPTIONS
+        return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    options: tuple[tuple[str, str | int], ...] = CHANNEL_OPTIONS
     if credentials.server_name:
         options = (*options, ("grpc.ssl_target_name_override", credentials.server_name))
     return grpc.secure_channel(address, grpc.ssl_channel_credentials(*credentials.pem()), options=options)

@@ -46,7 +46,7 @@ def test_each_role_is_a_deployment_of_two_with_a_budget_and_a_policy() -> None:
     names = {f"tenure-{role}" for role in DEPLOYED}
     deployments = of_kind("Deployment")
     assert set(deployments) == names == set(of_kind("PodDisruptionBudget"))
-    assert set(of_kind("NetworkPolicy")) == {*names, "tenure-clients"}
+    assert set(of_kind("NetworkPolicy")) == {*names, "tenure-clients", "tenure-browsers"}
     for deployment in deployments.values():
         assert deployment["spec"]["replicas"] == 2
         assert (
@@ -73,7 +73,7 @@ def test_only_who_needs_clickhouse_reaches_it() -> None:
         for rule in policy["spec"]["egress"]
         if any(port["port"] == 8123 for port in rule["ports"])
     }
-    assert reaches == {"gateway", "ranker", "journal"}
+    assert reaches == {"gateway", "ranker", "journal", "console"}
 
 
 def test_each_pod_is_given_its_own_keys_alone() -> None:

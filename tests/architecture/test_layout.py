@@ -6,8 +6,8 @@ import re
 from tests.architecture.exceptions import SLEEPS
 from tests.architecture.sources import ROOT, modules, say, tracked, words
 
-HANDS_ONLY = frozenset({"clickhouse", "journal"})
-"""Roles that decide nothing: one owns a database, the other copies the log into it."""
+HANDS_ONLY = frozenset({"clickhouse", "console", "journal"})
+"""Roles that decide nothing: one owns a database, one shows pages, one copies the log into the database."""
 KINDS_OF_TEST = words("architecture bench contract e2e integration property scenario simulation unit")
 """docs/where-to-change.md says what belongs where. `checks` holds what tests of several kinds ask of a log."""
 NO_NAME = re.compile(r"(utils?|common|helpers?|managers?|misc|stuff)(\.py)?$")

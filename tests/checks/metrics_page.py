@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from services.agent import metrics as agent
+from services.console import guard as console
 from services.gateway import metrics as gateway
 from services.journal import metrics as journal
 from tenure.runtime.lag import LAG_METRICS
@@ -21,6 +22,7 @@ GROUPS: tuple[tuple[str, str, Sequence[Metric]], ...] = (
     ("The gateway", "Looked up every 15 seconds. Of several gateways each tells the same: take one.", gateway.METRICS),
     ("The journal", "Told by the journal that writes.", journal.METRICS),
     ("Agents", "", agent.METRICS),
+    ("The web console", "", console.METRICS),
 )
 HEAD = f"""\
 # Metrics

@@ -7,8 +7,10 @@ Deployed   a NATS server with the shipped users and TLS, ClickHouse, and the pro
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -65,7 +67,7 @@ class Deployed:
     def __init__(self, folder: Path, secrets: Path) -> None:
         """`secrets`: the folder that the shipped script has filled."""
         self.folder, self.secrets = folder, secrets
-        self.nats_port, self.gateway_port = free_port(), free_port()
+        self.nats_port, self.gateway_port, self.console_port = free_port(), free_port(), free_port()
         self.database = Server(data=folder / "clickhouse")
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._health: dict[str, list[tuple[list[str], dict[str, str]]]] = {}
@@ -143,6 +145,15 @@ class Deployed:
         self._stack.callback(client.close)
         return client
 
+    def console(self, path: str) -> bytes:
+        """What the console answers by https, checked against the authority."""
+        trusted = ssl.create_default_context(cafile=str(self.secrets / "ca.crt"))
+        with urllib.request.urlopen(
+            f"https://127.0.0.1:{self.console_port}{path}", context=trusted, timeout=30
+        ) as found:
+            content: bytes = found.read()
+        return content
+
     def said(self, name: str) -> str:
         """The end of what a process wrote."""
         return (self.folder / name / "log").read_text(errors="replace")[-2000:]
@@ -189,6 +200,9 @@ class Deployed:
             ("http://tenure@clickhouse:8123/tenure", self.database.url),
             ("0.0.0.0:7733", f"127.0.0.1:{self.gateway_port}"),
             ("127.0.0.1:7733", f"127.0.0.1:{self.gateway_port}"),
+            ("0.0.0.0:7734", f"127.0.0.1:{self.console_port}"),
+            ("tenure-gateway:7733", f"127.0.0.1:{self.gateway_port}"),
+            ("gateway:7733", f"127.0.0.1:{self.gateway_port}"),
             ("0.0.0.0:9464", f"127.0.0.1:{metrics}"),
             ("http://otel-collector:4317", f"http://127.0.0.1:{self.nats_port}"),
         ):

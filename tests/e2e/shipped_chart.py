@@ -6,7 +6,7 @@ from typing import Any
 from tests.checks.chart import CHART, load, render
 from tests.e2e.deployed import Process
 from tests.e2e.shipped_compose import entrypoint, image_environment
-from tests.e2e.shipped_units import HOST, KEYS
+from tests.e2e.shipped_units import HOST, KEYS, common
 
 
 def values() -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _secret(role: str, secrets: Path) -> dict[str, bytes]:
     if role == "log":
         names = ["ca.crt", "nats-operator.seed"]
     else:
-        names = ["ca.crt", f"nats-{role}.seed", *KEYS.get(role, ())]
+        names = [*common(role), *KEYS.get(role, ())]
     found = {name: (secrets / name).read_bytes() for name in names}
     if role == "agent":
         found[f"nats-agent-{HOST}.seed"] = found.pop("nats-agent.seed")

@@ -12,17 +12,25 @@ AGENT, TEMPLATE = UNITS / "tenure-agent.service", UNITS / "tenure@.service"
 HOST = "gpu-017"
 KEYS = {
     "gateway": ("clickhouse-password", "gateway.crt", "gateway.key"),
+    "console": ("clickhouse-password", "console.crt", "console.key"),
     "ranker": ("clickhouse-password",),
     "placer": ("runs.key",),
     "journal": ("clickhouse-password",),
     "agent": ("runs.pub",),
 }
 """What docs/operations.md says that each role's machine gets, beside ca.crt and the role's own seed."""
+NO_LOG = ("console",)
+"""Roles without a seed."""
 
 
 def unit_of(role: str) -> Path:
     """The unit that starts a role."""
     return AGENT if role == "agent" else TEMPLATE
+
+
+def common(role: str) -> list[str]:
+    """What every role gets: who signs certificates, and its own seed where it knows the log."""
+    return ["ca.crt", *([] if role in NO_LOG else [f"nats-{role}.seed"])]
 
 
 def value(text: str, name: str) -> str:
@@ -53,7 +61,7 @@ def _process(role: str, secrets: Path) -> Process:
     ready = command[command.index("--ready-file") + 1]
     assert Path(ready).parent == Path("/run") / value(text, "RuntimeDirectory")
     asked = f"import urllib.request as u; u.urlopen('http://{environment['TENURE_METRICS_LISTEN']}/metrics', timeout=3)"
-    names = ("ca.crt", f"nats-{role}.seed", *KEYS.get(role, ()))
+    names = (*common(role), *KEYS.get(role, ()))
     return Process(
         name=role,
         command=["tenure", *command],

@@ -14,7 +14,19 @@ import pytest
 from tenure.runtime.processes import identify
 from tests.e2e.command_line import TENURE, CommandLine, is_running, until
 
-ROLES = {"nats", "clickhouse", "gateway", "budget", "ranker", "placer", "health", "agent", "journal", "forecast"}
+ROLES = {
+    "nats",
+    "clickhouse",
+    "gateway",
+    "budget",
+    "ranker",
+    "placer",
+    "health",
+    "agent",
+    "journal",
+    "forecast",
+    "console",
+}
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Every role exactly as its container or unit starts it, with keys, TLS and certificates, runs a job."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +38,9 @@ def test_every_role_starts_as_it_is_shipped_and_a_job_runs(form: str, tmp_path: 
         client.set_shares([Budget(path="lab", share_percent=100)], user="admin", merge=False)
         command = ["/bin/sh", "-c", "echo $RANK"]
         spec = JobSpec(budget="lab", gpus_per_replica=8, replicas=2, min_runtime_ms=60_000, command=command)
+        console = deployed.console("/health")
+        assert json.loads(console) == {"gateway": "serving"}
+        assert b"Paste a token" in deployed.console("/")
         job = next(job for job in client.watch(client.submit(spec)) if job.state in FINAL)
         assert (job.state, len(job.runs[0].hosts)) == ("completed", 2), job
         assert b"".join(client.output(job.job_id, replica=1)) == b"1\n"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from tenure.domain.policy import KNOBS, MAPPINGS, Policy, in_words, spoken
 from tenure.domain.shape import GPUS_PER_HOST_MAX
 from tenure.log.options import INSECURE, LOG_OPTIONS, URL
+from tenure.runtime.settings.console import CONSOLE, CONSOLE_SECTIONS, CONSOLE_SETTINGS
 from tenure.runtime.settings.kinds import (
     ADDRESS,
     DECIMAL,
@@ -37,6 +38,7 @@ SECTIONS: Mapping[str, str] = {
     "nats": "The log's servers. `tenure up` runs its own and does not read this.",
     "clickhouse": "The database of reports and history. Left out, `tenure up` runs the embedded one.",
     "gateway": "Where people's calls are answered.",
+    CONSOLE: "Where people's browsers are answered, and the gateway that the console asks.",
     "placer": "The process that places jobs.",
     "agent": "The process that runs jobs on a host, or on virtual hosts.",
     "engine": "The embedded ClickHouse (`tenure serve clickhouse`).",
@@ -95,7 +97,7 @@ _CLICKHOUSE = (
         kind=FILE,
         what="file with its password",
         flag="--clickhouse-token-file",
-        opened_by=("gateway", "ranker", "journal", "up"),
+        opened_by=("gateway", "ranker", "journal", CONSOLE, "up"),
         secret=True,
     ),
     Setting(
@@ -375,6 +377,7 @@ SETTINGS: tuple[Setting, ...] = (
     *_NATS,
     *_CLICKHOUSE,
     *_GATEWAY,
+    *CONSOLE_SETTINGS,
     *_PLACER,
     *_AGENT,
     *_ENGINE,
@@ -391,4 +394,6 @@ def settings_of(role: str) -> tuple[Setting, ...]:
     """The settings that `role` reads, in order; empty: all."""
     if role == ENGINE:  # it stands alone: no log, no policy
         return tuple(each for each in SETTINGS if ENGINE in each.roles or each.section == TELEMETRY)
+    if role == CONSOLE:  # it knows no log and no policy, either
+        return tuple(each for each in SETTINGS if each.is_read_by(role) and each.section in CONSOLE_SECTIONS)
     return tuple(each for each in SETTINGS if each.is_read_by(role))

@@ -12,7 +12,7 @@ from tenure.runtime.options import build_policy
 from tenure.runtime.settings.flags import add_flags, flags_given, tell_arguments
 from tenure.runtime.settings.given import Settings, Source, collect, load_settings
 from tenure.runtime.settings.page import example
-from tenure.runtime.settings.table import BY_PATH, ENGINE, ROLES, SECTIONS, SETTINGS, settings_of
+from tenure.runtime.settings.table import BY_PATH, CONSOLE, ENGINE, ROLES, SECTIONS, SETTINGS, settings_of
 from tenure.runtime.yaml_file import parse_yaml
 
 
@@ -88,7 +88,7 @@ def test_every_setting_can_be_set_in_each_place(tmp_path: Path) -> None:
 
 
 def test_every_role_has_help() -> None:
-    for role in (*ROLES, ENGINE):
+    for role in (*ROLES, CONSOLE, ENGINE):
         parser = argparse.ArgumentParser()
         add_flags(parser, role)
         told = parser.format_help()
@@ -99,7 +99,7 @@ def test_names_are_used_once() -> None:
     variables = [name for setting in SETTINGS for name in (setting.variable, *setting.older)]
     assert len(set(variables)) == len(variables)
     assert len(BY_PATH) == len(SETTINGS)
-    for role in (*ROLES, ENGINE):
+    for role in (*ROLES, CONSOLE, ENGINE):
         flags = [setting.flag for setting in settings_of(role) if setting.flag]
         used = [flag for flag in flags if flag != "--data"]
         assert len(set(used)) == len(used), role
@@ -125,7 +125,7 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     said = "\n".join(map(str, wrong))
     for words in (
         "clutser: unknown key; did you mean cluster?",
-        "listen: unknown key; did you mean gateway.listen?",
+        "listen: unknown key; did you mean gateway.listen or console.listen?",
         "nats.key_fil: unknown key; did you mean key_file?",
         "policy.lokback: unknown key; did you mean lookback?",
         "policy.lookback: '7 days' is not a duration; write a duration such as 90s",
