@@ -1,4 +1,4 @@
-"""What the console answers over a real gateway: pages, exports, "the same as before", and clear words for what is wrong."""
+"""What the console answers over a real gateway: pages, exports, "the same as before", clear words for what is wrong."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The web console of a real `tenure up` in a real browser: it follows the facts, loads nothing, and is usable by keys."""
+"""The web console of a real `tenure up` in a real browser: it follows facts, loads nothing, and is used by keys."""
 
 import contextlib
 import json
@@ -21,7 +21,8 @@ from tests.e2e.command_line import CommandLine, is_running, until
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PICTURES = Path(os.environ.get("CONSOLE_PICTURES", "")) if os.environ.get("CONSOLE_PICTURES") else None
 """Where screenshots are left, for who wants to look at them."""
-SECOND_MS = 1000.0
+SOON_S = 2.0
+"""A page is asked for every half second; the rest is for a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -105,16 +106,14 @@ def jobs(system: CommandLine) -> dict[str, str]:
     return {"done": done, "running": running, "free": free, "waiting": waiting}
 
 
-def test_a_fact_is_on_the_open_page_within_a_second(
-    system: CommandLine, browser: Browser, jobs: dict[str, str]
-) -> None:
+def test_a_fact_is_soon_on_the_open_page(system: CommandLine, browser: Browser, jobs: dict[str, str]) -> None:
     with looking(browser, address_of(system)) as looked:
         page = looked.page
         page.wait_for_selector(f'tr[data-key="{jobs["running"]}"]')
         job = submit(system, "sleep", "1000", gpus="1", name="fresh")
         gone = time.monotonic()
         page.wait_for_selector(f'tr[data-key="{job}"]', timeout=5_000)
-        assert time.monotonic() - gone < 2, "the command line itself takes its time to end"
+        assert time.monotonic() - gone < SOON_S
         until(lambda: system.state(job) == "running", "it to run")
         page.wait_for_selector(f'tr[data-key="{job}"] .s-running', timeout=1_500)
         system.ask("cancel", job)
@@ -128,7 +127,7 @@ def test_a_job_page_follows_its_output_and_its_owner_cancels_it(system: CommandL
     until(lambda: system.state(job) == "running", "it to run")
     with looking(browser, f"{address_of(system)}/jobs/{job}") as looked:
         page = looked.page
-        page.wait_for_function("document.getElementById('output').textContent.split('\\n').length > 8")
+        until(lambda: page.inner_text("#output").count("\n") > 8, "the output to go on")
         assert "begun" in page.inner_text("#output")
         assert page.inner_text(".clock .large").startswith("9m")
         page.click("details.danger summary")
@@ -237,10 +236,11 @@ def test_a_console_that_dies_comes_back_and_the_jobs_go_on(system: CommandLine, 
     until(lambda: system.children().get("console", before) != before, "another console")
 
     def answers() -> bool:
-        with contextlib.suppress(urllib.error.URLError, ConnectionError):
+        try:
             with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
                 return bool(json.loads(answer.read())["gateway"] == "serving")
-        return False
+        except (urllib.error.URLError, ConnectionError):
+            return False
 
     until(answers, "the console at its address")
     assert system.state(jobs["running"]) == "running"

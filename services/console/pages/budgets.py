@@ -93,13 +93,7 @@ async def show(asked: Asked) -> Page:
     )
     below = [_row(each, report) for each in tree.budgets if f"{each.path}/".startswith(f"{path}/")]
     tables = [
-        Table(
-            name="budgets",
-            caption="It and below",
-            columns=TREE,
-            rows=[_row(each, report) for each in below],
-            key="path",
-        ),
+        Table(name="budgets", caption="It and below", columns=TREE, rows=below, key="path"),
         _users(users),
         _over_time(use, span),
         Table(name="ratios", caption="Ratio over time", columns=RATIOS, rows=_ratios(ratios), key=""),

@@ -29,12 +29,13 @@ async def edit(asked: Asked, fields: dict[str, str]) -> str | Page:
     children = [each for each in tree.budgets if each.path.rpartition("/")[0] == parent and each.path != parent]
     if not children:
         raise NoAnswer("NOT_FOUND", f"there is nothing below {parent[:100]!r} to share")
+    comment = checked_text(fields.get("comment", ""), field="comment")
     wanted = {each.path: _percent(fields, each.path, each.share_percent) for each in children}
     total = sum(wanted.values())
     if total > 100:
         raise Refusal(field="shares", problem=f"sum to {total} %", fix="give siblings 100 % or less together")
     if fields.get("do") == "apply":
-        return await _apply(asked, fields, parent, wanted, children)
+        return await _apply(asked, fields.get("position", ""), comment, parent, wanted, children)
     cluster = (await asked.jobs(jobs_pb2.ListJobsRequest(limit=1))).cluster
     rows = [_row(each, wanted[each.path], _above(tree, parent), cluster.gpus_available) for each in children]
     table = Table(name="preview", caption="What would change", columns=PREVIEW, rows=rows, key="path")
@@ -48,7 +49,7 @@ async def edit(asked: Asked, fields: dict[str, str]) -> str | Page:
             "wanted": wanted,
             "total": total,
             "position": tree.position,
-            "comment": checked_text(fields.get("comment", ""), field="comment"),
+            "comment": comment,
             "changed": any(row["share_before"] != row["share_after"] for row in rows),
             "back": _address(parent),
         },
@@ -57,12 +58,12 @@ async def edit(asked: Asked, fields: dict[str, str]) -> str | Page:
 
 async def _apply(
     asked: Asked,
-    fields: dict[str, str],
+    position: str,
+    comment: str,
     parent: str,
     wanted: dict[str, Decimal],
     children: list[budgets_pb2.Budget],
 ) -> str:
-    position = fields.get("position", "")
     if not position.isascii() or not position.isdecimal() or len(position) > 18:
         raise Refusal(field="position", problem="missing", fix="begin with the preview")
     changed = [
@@ -74,7 +75,7 @@ async def _apply(
         request = budgets_pb2.SetSharesRequest(
             budgets=changed,
             merge=True,
-            comment=checked_text(fields.get("comment", ""), field="comment"),
+            comment=comment,
             expected_position=int(position),
         )
         await asked.do(asked.console.gateway.budgets.SetShares, request)
