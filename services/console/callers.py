@@ -13,7 +13,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from starlette.requests import Request
@@ -40,13 +40,17 @@ _OWN_TOKEN_MS, _RENEW_MS = HOUR, 10 * MINUTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Who:
-    """Somebody whom the gateway knows. `budgets`: rights in a budget beyond those everywhere."""
+    """Somebody whom the gateway knows. `budgets`: rights in a budget beyond those everywhere.
+
+    `session`: they signed in here, and may sign out.
+    """
 
     user: str
     how: str
     token: str = field(repr=False)
     rights: frozenset[str] = frozenset()
     budgets: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    session: bool = False
 
     def may(self, right: Right, *, budget: str = "", owner: str = "") -> bool:
         """Whether a button is worth showing. The gateway decides when it is pressed."""
@@ -101,8 +105,9 @@ class Callers:
         token = self.token_of(request)
         if not token:
             raise SignInNeeded
+        session = self.sessions.token_of(request.cookies.get(COOKIE, "")) == token
         try:
-            return await self.known(token)
+            return replace(await self.known(token), session=session)
         except NoAnswer as refused:
             if refused.code == "UNAUTHENTICATED":
                 raise SignInNeeded from refused

@@ -1,7 +1,7 @@
 """Lines over time as the geometry of an inline SVG: no script draws it, and its colours follow the page's."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -9,7 +9,7 @@ from tenure.domain.units import DAY, HOUR, MINUTE, Millis
 
 WIDTH, HEIGHT = 900, 260
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 10, 26
-_NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
+_NICE: tuple[float, ...] = (1.0, 2.0, 2.5, 5.0, 10.0)
 _TIME_STEPS = (5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY)
 Points = Sequence[tuple[Millis, float]]
 
@@ -92,15 +92,14 @@ def _drawn(series: Series, points: Sequence[tuple[float, float]], *, zero: float
 
 def _step(least: float) -> float:
     """The next larger number that reads well."""
-    size = 10 ** math.floor(math.log10(least))
+    size = 10.0 ** math.floor(math.log10(least))
     return next(nice * size for nice in _NICE if nice * size >= least * (1 - 1e-9))
 
 
-def _across(since: Millis, until: Millis, x: "object") -> list[Tick]:
+def _across(since: Millis, until: Millis, x: Callable[[Millis], float]) -> list[Tick]:
     step = next((each for each in _TIME_STEPS if (until - since) / each <= 8), _TIME_STEPS[-1])
     first = -(-since // step) * step
     shape = "%b %d" if step >= DAY else "%H:%M"
-    assert callable(x)
     return [
         Tick(x(when), datetime.fromtimestamp(when / 1000, UTC).strftime(shape))
         for when in range(first, until + 1, step)

@@ -6,10 +6,11 @@ The console has no rights of its own: a call without a token is never made.
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from services.console.options import Options
 from tenure.sdk.client import CHANNEL_OPTIONS
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 A = TypeVar("A", bound=Message)
 Q = TypeVar("Q", bound=Message)
-ANSWER_S = 15.0
+ANSWER_S, HEALTH_S = 15.0, 2.0
 _STATUS = {
     "INVALID_ARGUMENT": 400,
     "OUT_OF_RANGE": 400,
@@ -57,6 +58,7 @@ class Gateway:
         self.budgets = BudgetsStub(self._channel)
         self.hosts = HostsStub(self._channel)
         self.identity = IdentityStub(self._channel)
+        self._health = health_pb2_grpc.HealthStub(self._channel)
 
     async def call(self, method: "grpc.aio.UnaryUnaryMultiCallable[Q, A]", request: Q, *, token: str) -> A:
         """The answer to who has the token. Raises `NoAnswer`."""
@@ -86,13 +88,13 @@ class Gateway:
     async def is_there(self) -> bool:
         """Whether the gateway answers at all."""
         with contextlib.suppress(grpc.aio.AioRpcError):
-            check = self._channel.unary_unary("/grpc.health.v1.Health/Check")
-            return await check(b"", timeout=2.0) == b"\x08\x01"
+            answer = await self._health.Check(health_pb2.HealthCheckRequest(), timeout=HEALTH_S)
+            return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
         return False
 
     async def close(self) -> None:
         """Close the channel; calls under way end."""
-        await self._channel.close()
+        await self._channel.close(None)
 
     def _translated(self, error: grpc.aio.AioRpcError) -> NoAnswer:
         code = error.code().name
@@ -108,7 +110,8 @@ class Gateway:
 
 def said_by_gateway(error: grpc.aio.AioRpcError) -> bool:
     """Whether the gateway itself said it: its refusals carry details, no others do."""
-    return any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
+    told: Any = error.trailing_metadata()  # grpc.aio's own Metadata, not the pairs that its types say
+    return told is not None and told.get("grpc-status-details-bin") is not None
 
 
 def _bearer(token: str) -> tuple[tuple[str, str], ...]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 A = TypeVar("A")
 
 KEPT_MAX = 500
+SWEEP_S = 5.0
 
 
 class Shared:
@@ -18,6 +19,7 @@ class Shared:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._swept_at = clock()
         self._kept: OrderedDict[Hashable, tuple[float, asyncio.Future[Any]]] = OrderedDict()
 
     async def get(self, key: Hashable, ask: Callable[[], Awaitable[A]], *, keep_s: float) -> A:
@@ -25,6 +27,7 @@ class Shared:
 
         Trouble is told to all who wait for it, and is not kept.
         """
+        self._sweep()
         found = self._kept.get(key)
         if found is None or (found[1].done() and self._clock() >= found[0]):
             found = (self._clock() + keep_s, asyncio.ensure_future(ask()))
@@ -34,6 +37,15 @@ class Shared:
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
         return cast(A, await asyncio.shield(found[1]))  # a reader that goes away does not end the others' question
+
+    def _sweep(self) -> None:
+        """Forget now and then what is too old to be told: answers may be large."""
+        now = self._clock()
+        if now >= self._swept_at + SWEEP_S:
+            self._swept_at = now
+            old = [key for key, (until, answer) in self._kept.items() if answer.done() and now >= until]
+            for key in old:
+                del self._kept[key]
 
     def _forget_trouble(self, key: Hashable, done: "asyncio.Future[Any]") -> None:
         found = self._kept.get(key)

@@ -32,7 +32,7 @@ from tenure.runtime.telemetry_options import Address
 logger = logging.getLogger(__name__)
 
 BACKLOG = 512
-STOP_S = 3
+STOP_S = 1
 
 
 def main(argv: list[str] | None = None) -> int:

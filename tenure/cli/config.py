@@ -210,7 +210,8 @@ def _written(value: object) -> str:
 
 def _role(name: str) -> str:
     """The role of this name; empty for all. Raises `Refusal`."""
-    from tenure.runtime.settings.table import CONSOLE, ENGINE, ROLES
+    from tenure.runtime.settings.console import CONSOLE
+    from tenure.runtime.settings.table import ENGINE, ROLES
 
     known = (*ROLES, CONSOLE, ENGINE, "up")
     if name and name not in known:

@@ -17,7 +17,7 @@ __all__ = ["clickhouse", "client"]
 SHORT = 2
 WINDOW = {"since": T0, "until": T0 + SHORT * DAY}
 STEP_S = 3_600
-QUESTIONS = {
+QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "use": (questions.USE_OVER_TIME, {"path": "", "step": STEP_S}),
     "ratios": (questions.RATIO_OVER_TIME, {"paths": ["a"], "step": STEP_S}),
     "users": (questions.USERS, {"path": ""}),

@@ -70,6 +70,9 @@ def test_what_is_kept_is_bounded() -> None:
         before = question.asked
         await shared.get(2 * KEPT_MAX - 1, question, keep_s=100)
         assert question.asked == before
+        now[0] = 1000.0
+        await shared.get("a", question, keep_s=100)
+        assert len(shared._kept) == 1, "what is too old is forgotten"
 
     play(scenario)
 

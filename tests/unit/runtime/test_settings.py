@@ -9,10 +9,11 @@ import pytest
 from tenure.domain.policy import KNOBS, Policy
 from tenure.domain.refusal import Refusal
 from tenure.runtime.options import build_policy
+from tenure.runtime.settings.console import CONSOLE
 from tenure.runtime.settings.flags import add_flags, flags_given, tell_arguments
 from tenure.runtime.settings.given import Settings, Source, collect, load_settings
 from tenure.runtime.settings.page import example
-from tenure.runtime.settings.table import BY_PATH, CONSOLE, ENGINE, ROLES, SECTIONS, SETTINGS, settings_of
+from tenure.runtime.settings.table import BY_PATH, ENGINE, ROLES, SECTIONS, SETTINGS, settings_of
 from tenure.runtime.yaml_file import parse_yaml
 
 
