@@ -66,7 +66,8 @@ def why(told: jobs_pb2.Why, *, gpu_type: str = "") -> str:
     numbers = {name: number(told.numbers[name]) for name in told.numbers}
     unit = CPU if gpu_type == CPU else GPU
     said = say_why(Why(rule=told.rule, reason=reason, numbers=numbers), unit=unit)
-    return f"{said[:1].upper()}{said[1:]}"
+    begins_with_a_name = any(said.startswith(text) for text in told.numbers.values() if text)
+    return said if begins_with_a_name else f"{said[:1].upper()}{said[1:]}"
 
 
 def number(text: str) -> Number:

@@ -122,7 +122,7 @@ async def output(asked: Asked) -> Response:
     )
     job = await asked.job(job_id)
     if not job.runs:
-        return JSONResponse({"error": "it has not run yet"}, 409)
+        return Response(status_code=204)  # it has not run yet: the browser asks again
     chosen = next((run for run in job.runs if run.number == request.run), job.runs[-1])
     request.run = chosen.number
     gateway = asked.console.gateway

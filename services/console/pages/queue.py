@@ -42,7 +42,7 @@ COLUMNS = (
     ),
     Column(
         key="start_ms",
-        title="Starts by",
+        title="Starts within",
         kind=Kind.UNTIL,
         says="The latest start that it was promised (P8), else when it is expected to start",
         below="start_basis",

@@ -41,8 +41,11 @@ function become(old, fresh) {
   if (old.isEqualNode(fresh)) return;
   for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   for (const { name, value } of [...fresh.attributes]) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
-  const keyed = new Map();
-  for (const child of old.children) if (child.dataset && child.dataset.key) keyed.set(child.dataset.key, child);
+  const keyed = new Map(), kept = new Set([...fresh.children].map((child) => child.dataset && child.dataset.key));
+  for (const child of [...old.children]) {
+    if (!child.dataset || !child.dataset.key) continue;
+    if (kept.has(child.dataset.key)) keyed.set(child.dataset.key, child); else child.remove();
+  }
   let at = old.firstChild;
   for (const child of [...fresh.childNodes]) {
     const key = child.dataset && child.dataset.key;
@@ -63,11 +66,12 @@ function become(old, fresh) {
 
 let tag = null, spoken = "", spokenAt = 0;
 function swap(text) {
-  const fresh = new DOMParser().parseFromString(text, "text/html");
+  const fresh = new DOMParser().parseFromString(text, "text/html"), focused = document.activeElement;
   for (const part of document.querySelectorAll("[data-part]")) {
     const same = fresh.querySelector(`[data-part="${CSS.escape(part.dataset.part)}"]`);
     if (same) become(part, same);
   }
+  if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
   tick();
   const said = document.querySelector("[data-said]");
   if (said && said.dataset.said !== spoken && Date.now() - spokenAt > 10000) {

@@ -37,6 +37,8 @@ def test_a_reason_is_a_sentence_with_its_numbers_and_an_unknown_one_its_name() -
     assert words.why(told, gpu_type="CPU") == "It asks for 8 CPUs and 3 are free"
     assert words.why(jobs_pb2.Why(rule="P6", reason="defer_for_the_moon")) == "defer for the moon"
     assert words.why(jobs_pb2.Why()) == ""
+    cancelled = jobs_pb2.Why(rule="P5", reason="stop_cancelled", numbers={"by": "root"})
+    assert words.why(cancelled) == "root cancelled it"
     lower = {"level": "a", "ratio": "0.5", "victim_level": "b", "victim_ratio": "1.25", "margin": "0.02"}
     told = jobs_pb2.Why(rule="P5", reason="disrupt_lower_ratio", numbers={**lower, "protected_until_ms": str(NOW)})
     assert "a has had 0.50 of its share while b has had 1.25" in words.why(told)
