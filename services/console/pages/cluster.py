@@ -154,31 +154,50 @@ def bars_by_host(
         free = lanes.get(host)
         if not free:
             continue
-        lane = _first_free(free, held, from_ms)
-        for number in range(lane, min(len(free), lane + held)):
-            free[number] = to_ms
         begin, end = max(from_ms, since), min(to_ms, until)
         says = f"{run}, {budget}, {held} GPUs{'' if charged else ', unallocated'}"
-        bars.setdefault(host, []).append(
-            Bar(
-                run=run,
-                job=run.rpartition(".")[0],
-                x=round((begin - since) * scale, 1),
-                y=lane,
-                width=round(max(1.0, (end - begin) * scale), 1),
-                height=held,
-                colour=colours.get(budget, "c5") if charged else "f-unallocated",
-                says=says,
+        for lane, height in _pieces(_lanes_for(free, held, from_ms)):
+            free[lane : lane + height] = [to_ms] * height
+            bars.setdefault(host, []).append(
+                Bar(
+                    run=run,
+                    job=run.rpartition(".")[0],
+                    x=round((begin - since) * scale, 1),
+                    y=lane,
+                    width=round(max(1.0, (end - begin) * scale), 1),
+                    height=height,
+                    colour=colours.get(budget, "c5") if charged else "f-unallocated",
+                    says=says,
+                )
             )
-        )
     return bars
 
 
-def _first_free(lanes: Sequence[Millis], width: int, when: Millis) -> int:
-    """The first place where so many GPUs side by side were free; the one that was free earliest if there is none."""
-    places = range(max(1, len(lanes) - width + 1))
-    good = (place for place in places if all(end <= when for end in lanes[place : place + width]))
-    return next(good, min(places, key=lambda place: (max(lanes[place : place + width]), place)))
+def _lanes_for(lanes: Sequence[Millis], width: int, when: Millis) -> list[int]:
+    """So many of a host's GPUs that were free by then, side by side if there are such; which ones is not told.
+
+    Where too few were, as hosts' reports overlap a little, those that were free first.
+    """
+    free = [lane for lane, end in enumerate(lanes) if end <= when]
+    together = (free[at : at + width] for at in range(len(free) - width + 1))
+    beside = next((place for place in together if place[-1] - place[0] == width - 1), None)
+    if beside is not None:
+        return beside
+    first = sorted(
+        range(len(lanes)), key=lambda lane: (lanes[lane] > when, lanes[lane] if lanes[lane] > when else 0, lane)
+    )
+    return sorted(first[:width])
+
+
+def _pieces(lanes: Sequence[int]) -> list[tuple[int, int]]:
+    """Where lanes lie side by side: the first of them, and how many."""
+    pieces: list[tuple[int, int]] = []
+    for lane in lanes:
+        if pieces and lane == sum(pieces[-1]):
+            pieces[-1] = (pieces[-1][0], pieces[-1][1] + 1)
+        else:
+            pieces.append((lane, 1))
+    return pieces
 
 
 def _host(host: hosts_pb2.Host) -> Row:
