@@ -125,7 +125,8 @@ def test_a_fact_is_soon_on_the_open_page(system: CommandLine, browser: Browser, 
 
 
 def test_a_job_page_follows_its_output_and_its_owner_cancels_it(system: CommandLine, browser: Browser) -> None:
-    job = submit(system, "sh", "-c", "echo begun; while true; do date; sleep 0.2; done", gpus="1", name="to-cancel", **BRIEF)
+    command = ("sh", "-c", "echo begun; while true; do date; sleep 0.2; done")
+    job = submit(system, *command, gpus="1", name="to-cancel", **BRIEF)
     until(lambda: system.state(job) == "running", "it to run")
     with looking(browser, f"{address_of(system)}/jobs/{job}") as looked:
         page = looked.page

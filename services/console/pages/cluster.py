@@ -183,9 +183,7 @@ def _lanes_for(lanes: Sequence[Millis], width: int, when: Millis) -> list[int]:
     beside = next((place for place in together if place[-1] - place[0] == width - 1), None)
     if beside is not None:
         return beside
-    first = sorted(
-        range(len(lanes)), key=lambda lane: (lanes[lane] > when, lanes[lane] if lanes[lane] > when else 0, lane)
-    )
+    first = sorted(range(len(lanes)), key=lambda lane: (max(when, lanes[lane]), lane))
     return sorted(first[:width])
 
 
