@@ -17,7 +17,7 @@ from tenure.events.catalogue import Kind
 from tenure.events.fact import Recorded
 from tenure.events.placing import JobFinished, RunEnded, RunStarted
 
-SAMPLES_MAX = 64
+SAMPLES_MAX = 256
 """Of each kind of jobs so many of the latest lengths are kept ..."""
 KINDS_MAX = 20_000
 """... and so many kinds, those that were met last."""
@@ -50,6 +50,7 @@ class Book(msgspec.Struct, kw_only=True):
     since: Millis | None = None
     jobs: dict[JobId, Doing] = {}
     samples: dict[str, list[Millis]] = {}
+    """Lengths by kind; negative for jobs that were ended by others, and would have lasted longer."""
     arrivals: list[Arrival] = []
     finished: int = 0
     """How many jobs have given a length."""
@@ -96,12 +97,13 @@ def _ended(book: Book, fact: RunEnded) -> None:
 
 def _finished(book: Book, fact: JobFinished) -> None:
     doing = book.jobs.pop(fact.job, None)
-    if doing is None or doing.held_ms == 0 or fact.state not in ENDED:
+    if doing is None or doing.held_ms == 0:
         return
-    book.finished += 1
+    length = doing.held_ms if fact.state in ENDED else -doing.held_ms
+    book.finished += length > 0
     for kind in kinds_of(doing.spec):
         lengths = book.samples.pop(kind, [])  # put at the end: what was met last is kept longest
-        lengths.append(doing.held_ms)
+        lengths.append(length)
         book.samples[kind] = lengths[-SAMPLES_MAX:]
     while len(book.samples) > KINDS_MAX:
         del book.samples[next(iter(book.samples))]

@@ -43,7 +43,7 @@ class Bounds:
     """
 
     horizon_ms: Millis = 7 * DAY
-    facts: int = 6_000
+    facts: int = 3_000
     queue: int = 1_000
     draws: int = 5
     seed: int = 0

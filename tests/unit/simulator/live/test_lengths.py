@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulator.live.book import SAMPLES_MAX, Book, kinds_of
+from simulator.live.book import SAMPLES_MAX, Book, Doing, kinds_of
 from simulator.live.lengths import UNKNOWN, Lengths, quantile_of
 from tenure.domain.ids import JobId
 from tenure.domain.units import HOUR, MINUTE, Millis
@@ -12,7 +12,7 @@ from tests.unit.simulator.live.present import Present, a_job
 def of(**by_kind: list[Millis]) -> Lengths:
     """Lengths known of the kinds of one job: `name`, `user`, `budget`, `all`."""
     kinds = dict(zip(("name", "user", "budget", "all"), kinds_of(a_job(name="train")), strict=True))
-    return Lengths(Book(samples={kinds[kind]: lengths for kind, lengths in by_kind.items()}))
+    return Lengths(Book(samples={kinds[kind]: lengths for kind, lengths in by_kind.items()}), now=0)
 
 
 TRAIN = a_job(name="train")
@@ -45,12 +45,24 @@ def test_where_too_few_of_a_kind_ran_for_longer_the_next_kind_counts() -> None:
 
 
 def test_with_nothing_known_a_job_lasts_as_its_contract_says_or_goes_on_as_it_has() -> None:
-    lengths = Lengths(Book())
+    lengths = Lengths(Book(), now=0)
     assert lengths.of(a_job(contract=8 * HOUR), had_ms=0, quantile=0.5) == 8 * HOUR
     assert lengths.of(a_job(), had_ms=0, quantile=0.5) == UNKNOWN
     assert lengths.of(a_job(), had_ms=0, quantile=0.1) < UNKNOWN < lengths.of(a_job(), had_ms=0, quantile=0.9)
     assert lengths.of(a_job(), had_ms=10 * HOUR, quantile=0.5) == 20 * HOUR
     assert lengths.of(a_job(), had_ms=10 * HOUR, quantile=0.001) > 10 * HOUR
+
+
+def test_jobs_that_last_or_were_ended_by_others_count_as_longer() -> None:
+    ended = [HOUR, 2 * HOUR, 3 * HOUR, 4 * HOUR]
+    assert of(name=ended).of(TRAIN, had_ms=0, quantile=0.5) == 2.5 * HOUR
+    assert of(name=[*ended, -1, -1]).of(TRAIN, had_ms=0, quantile=0.5) == 2.5 * HOUR, "no length says nothing"
+    later = of(name=[*ended, -round(2.5 * HOUR), -round(2.5 * HOUR)]).of(TRAIN, had_ms=0, quantile=0.5)
+    assert 3 * HOUR <= later < 4 * HOUR
+    doing = {JobId(f"j-{n}"): Doing(spec=TRAIN, started_at=0) for n in range(2)}
+    book = Book(jobs=doing, samples=dict.fromkeys(kinds_of(TRAIN), ended))
+    assert Lengths(book, now=round(2.5 * HOUR)).of(TRAIN, had_ms=0, quantile=0.5) == later
+    assert Lengths(book, now=9 * HOUR).of(TRAIN, had_ms=0, quantile=0.99) == 9 * HOUR
 
 
 @pytest.mark.parametrize("draws", [1, 4, 5])
@@ -66,7 +78,7 @@ def test_the_book_keeps_the_latest_lengths_of_each_kind() -> None:
     present = Present()
     for number in range(SAMPLES_MAX + 3):
         present.submit(f"j-{number:03}", a_job(name="train"), minutes=1 + number, at=0)
-    present.until(5_000)
+    present.until(60_000)
     book = present.state.book
     assert not book.jobs
     assert book.finished == SAMPLES_MAX + 3
