@@ -14,7 +14,6 @@ from nats.aio.msg import Msg
 
 from simulator.live.alternatives import alternatives
 from simulator.live.forecast import forecast
-from simulator.live.future import Bounds
 from simulator.live.state import Folding, State
 from tenure.domain.ids import JobId
 from tenure.domain.policy import Policy
@@ -89,7 +88,7 @@ class Answers:
 
     async def _forecast(self) -> Forecast:
         payload, now = self._folding.dump(self._loop.state), self._clock.now()
-        return await beside(partial(forecast, payload, self._folding, now=now, bounds=Bounds()))
+        return await beside(partial(forecast, payload, self._folding, now=now))
 
     async def _outlook(self, job: JobId) -> Outlook:
         state, now = self._loop.state, self._clock.now()

@@ -7,10 +7,10 @@ from math import ceil
 from services.placer.core import Job
 from simulator.collector import resting_collector
 from simulator.live.beyond import beyond
-from simulator.live.future import Bounds, Drawn, Future, by_job
+from simulator.live.future import LONG, USUAL, Bounds, Drawn, Future, by_job
 from simulator.live.lengths import Lengths
 from simulator.live.state import Dumped, Folding, read
-from simulator.live.thinning import thin
+from simulator.live.thinning import queue_of, thin
 from tenure.domain.host import HostState
 from tenure.domain.ids import JobId
 from tenure.domain.units import Millis
@@ -21,13 +21,18 @@ LATER_FOLLOWED, LATER_BY_RATE = 1.25, 3.0
 left until then: measured on contended-month, where nine of ten jobs had started by so much."""
 
 
-def forecast(payload: bytes, folding: Folding, *, now: Millis, bounds: Bounds) -> Forecast:
-    """The forecast of a dumped state. The same arguments give the same forecast. Raises ValueError on damage."""
+def forecast(payload: bytes, folding: Folding, *, now: Millis, bounds: Bounds | None = None) -> Forecast:
+    """The forecast of a dumped state. The same arguments give the same forecast. Raises ValueError on damage.
+
+    `bounds` None: those that the queue's length asks for.
+    """
     whole = read(payload)
+    core = folding.placer.load(whole.placer).core
+    bounds = bounds or (USUAL if len(queue_of(core)) <= USUAL.queue else LONG)
     with resting_collector():
         dumped, gone = thin(whole, folding, most=bounds.queue, now=now)
         drawn = futures(dumped, gone, folding, now=now, bounds=bounds)
-    gpus = _available(folding, dumped)
+    gpus = sum(host.spec.gpus for host in core.hosts.values() if host.state is HostState.HEALTHY) or 1
     starts = by_job(drawn, [beyond(one, began_at=now, gpus=gpus) for one in drawn])
     followed = Counter(job for one in drawn for job in one.starts)
     jobs = [told(job, instants, followed=2 * followed[job] >= len(drawn), now=now) for job, instants in starts.items()]
@@ -67,8 +72,3 @@ def futures(dumped: Dumped, gone: Sequence[Job], folding: Folding, *, now: Milli
 def at_quantile(instants: Sequence[Millis], quantile: float) -> Millis:
     """The smallest instant by which at least so much of them has come."""
     return sorted(instants)[ceil(quantile * len(instants)) - 1]
-
-
-def _available(folding: Folding, dumped: Dumped) -> int:
-    hosts = folding.placer.load(dumped.placer).core.hosts.values()
-    return sum(host.spec.gpus for host in hosts if host.state is HostState.HEALTHY) or 1

@@ -49,6 +49,11 @@ class Bounds:
     seed: int = 0
 
 
+USUAL = Bounds()
+LONG = Bounds(facts=2_000, queue=500)
+"""For queues that are longer than `USUAL` follows: a decision costs what the queue is long."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
     """A job that had not started where a future ended. `length_ms`: how long it would hold its GPUs."""

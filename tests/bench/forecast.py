@@ -26,7 +26,7 @@ import msgspec
 from simulator.collector import resting_collector
 from simulator.live.alternatives import alternatives
 from simulator.live.forecast import forecast
-from simulator.live.future import Bounds
+from simulator.live.future import LONG, USUAL
 from simulator.live.state import Folding, State, read
 from simulator.plan import Files, Plan, read_plan
 from simulator.simulation import Simulation
@@ -116,7 +116,7 @@ def accuracy(month: Month, *, until: Millis, every: Millis) -> Figures:
     for at in range(FIRST, until + 1, every):
         payload = month.run(at)
         began = time.monotonic()
-        made = forecast(payload, month.folding, now=at, bounds=Bounds())
+        made = forecast(payload, month.folding, now=at)
         took.append(time.monotonic() - began)
         naive, contracts = month.naive(at), dict(month.contracts(at))
         jobs = month.state.placer.core.jobs
@@ -156,6 +156,7 @@ def errors(pairs: Sequence[tuple[Guess, Millis]]) -> Figures:
         figures[f"{name}_error_of_wait"] = _median(each / max(wait, 1) for each, wait, _ in off)
         figures[f"{name}_error_of_rest"] = _median(each / max(rest, 1) for each, _, rest in off)
         figures[f"{name}_error_minutes"] = _median(each / MINUTE for each, _, _ in off)
+    figures["times_naive"] = _ratio(figures["forecast_error_of_wait"], figures["naive_error_of_wait"])
     figures["started_by_p50"] = _share([start <= guess.told.p50 for guess, start in pairs])
     figures["started_by_p90"] = _share([start <= guess.told.p90 for guess, start in pairs])
     figures["followed"] = _share([guess.told.followed for guess, _ in pairs])
@@ -165,6 +166,10 @@ def errors(pairs: Sequence[tuple[Guess, Millis]]) -> Figures:
 def _median(values: Iterator[float]) -> float | None:
     known = list(values)
     return round(statistics.median(known), 3) if known else None
+
+
+def _ratio(one: float | None, other: float | None) -> float | None:
+    return round(one / other, 2) if one is not None and other else None
 
 
 def _share(which: Sequence[bool]) -> float | None:
@@ -189,7 +194,7 @@ def speed(month: Month, *, now: Millis) -> Figures:
         month.folding.evolve(state, Recorded(position, fact))
     payload = month.folding.dump(state)
     began = time.monotonic()
-    made = forecast(payload, month.folding, now=now, bounds=Bounds())
+    made = forecast(payload, month.folding, now=now)
     took = time.monotonic() - began
     looks: list[float] = []
     for waits in random.Random(1).sample(sorted(state.placer.waiting.line_of), LOOKS):
@@ -225,8 +230,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with resting_collector():
         figures = {"accuracy": accuracy(month, until=until, every=round(asked.every * HOUR))}
         figures["speed"] = speed(month, now=until + AFTERWARDS)
-    bounds = Bounds()
-    conditions = {"futures": bounds.draws, "facts_of_each": bounds.facts, "horizon_days": bounds.horizon_ms / DAY}
+    conditions = {
+        "futures": USUAL.draws,
+        "facts_of_each": USUAL.facts,
+        "jobs_followed": USUAL.queue,
+        "facts_of_each_of_a_long_queue": LONG.facts,
+        "jobs_followed_of_a_long_queue": LONG.queue,
+    }
     print(json.dumps({"conditions": conditions, **figures}, indent=2))
     return 0
 

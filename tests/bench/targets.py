@@ -130,6 +130,14 @@ def _of_faults() -> Iterator[Target]:
             yield Target(f"faults.{name}.{broken}", "", 0, "")
 
 
+def _of_forecasts() -> Iterator[Target]:
+    ours = "contended-month, expected starts of all queued jobs twice a day: median error, relative to the wait"
+    yield Target("forecast.accuracy.forecast_error_of_wait", ours, 0.1, "of the wait")
+    yield Target("forecast.accuracy.times_naive", f"{ours}; against the median wait of the budget's week", 0.5, "times")
+    yield Target("forecast.speed.seconds", "expected starts of 10,000 queued jobs on 128 hosts x 8", 5, "s")
+    yield Target("forecast.speed.changes_ms_p99", "what would change the start of one of them: p99", 200, "ms")
+
+
 TARGETS = (
     Target(
         "path.latency_idle.submit_to_first_instruction_ms.p50",
@@ -217,6 +225,7 @@ TARGETS = (
     *_of_faults(),
     *_of_faults_on_real_parts(),
     *_of_scale(),
+    *_of_forecasts(),
     Target(
         "heartbeats.live_percent_of_a_core.control_plane",
         "heartbeats of 1,000 hosts, one each 5 s, in all roles: read, decoded, folded, decided on, kept for ClickHouse",
