@@ -8,8 +8,8 @@ from tenure.domain.units import Millis
 from tenure.events.fact import Fact
 from tenure.log.memory import MemoryLog
 from tenure.log.port import Conflict, Expect
-from tenure.runtime.loop import stamped
 from tenure.runtime.role import Role, S
+from tenure.runtime.stamp import stamped
 
 DECISIONS_MAX = 10_000
 """Decisions in a row at one instant before we say that a role never comes to rest."""

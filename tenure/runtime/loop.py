@@ -14,8 +14,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Generic
 
-import msgspec
-
 from tenure.domain.ids import LOG_START, FactId, Position
 from tenure.domain.units import Millis
 from tenure.events.fact import Fact, Recorded
@@ -24,8 +22,9 @@ from tenure.runtime.clock import Clock
 from tenure.runtime.lag import EVERY_S, LagWatch
 from tenure.runtime.leadership import Leadership
 from tenure.runtime.poison import Unfoldable, condemn, end_of_lane
-from tenure.runtime.role import Decision, Role, S
+from tenure.runtime.role import Role, S
 from tenure.runtime.snapshot import Snapshot, SnapshotStore
+from tenure.runtime.stamp import stamped
 from tenure.runtime.telemetry import LoopMetrics
 from tenure.runtime.tracing import writing
 
@@ -40,15 +39,6 @@ VAIN_MAX = 5
 """After so many conflicts with nothing to fold the lane has a fact that this version cannot read."""
 AWAY_MS = 2_000
 """Waking up so long after it was meant to, the process was suspended: what it knows may be old."""
-
-
-def stamped(decision: Decision, *, role: str, cluster: str) -> list[Fact]:
-    """The decision's facts with their ids and cluster; an id that the role gave itself is kept."""
-    made, stamp = f"{role}-{decision.assumes}-", msgspec.structs.replace
-    return [
-        stamp(fact, id=fact.id or FactId(f"{made}{number}"), cluster=cluster)
-        for number, fact in enumerate(decision.facts)
-    ]
 
 
 async def _no_instructions(instructions: Sequence[Any]) -> None:

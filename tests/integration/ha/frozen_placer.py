@@ -18,8 +18,8 @@ from services.placer.state import State
 from tenure.domain.policy import Policy
 from tenure.domain.units import Millis
 from tenure.events.placing import RunAssigned
-from tenure.runtime.loop import stamped
 from tenure.runtime.role import Decision, Role
+from tenure.runtime.stamp import stamped
 
 
 def freezing(policy: Policy, *, data: Path) -> Role[State]:

@@ -27,7 +27,7 @@ from tenure.events.reports import (
     ReplicaStart,
 )
 from tenure.log.memory import MemoryLog
-from tenure.runtime.loop import stamped
+from tenure.runtime.stamp import stamped
 
 T0: Millis = 1_700_000_000_000
 CHEM = BudgetPath("science/chem")
