@@ -8,6 +8,7 @@ from services.gateway.policy.charge_so_far import charged_so_far
 from services.gateway.policy.emptying import emptied_at
 from services.gateway.policy.fragmentation import Fragmentation, Placeable, Prospect
 from services.gateway.policy.in_the_way import still_in_the_way
+from services.gateway.policy.sides import reason_of
 from services.gateway.policy.totals import BudgetTotal, ClusterTotal
 from services.gateway.state import State
 from tenure.domain.host import HostState
@@ -105,7 +106,7 @@ def from_job(entry: JobEntry, state: State, *, now: Millis) -> jobs_pb2.Job:
         finished_at_ms=entry.finished_at or 0,
         resume_count=entry.resume_count,
         runs=[from_run(run) for run in entry.runs],
-        why=None if entry.why is None else from_why(entry.why),
+        why=None if (why := reason_of(entry)) is None else from_why(why),
         rank=state.rank(entry.job) if entry.state is JobState.QUEUED else 0,
         latest_start_ms=0 if entry.reservation is None else entry.reservation.latest_start,
         charged_gpu_ms=charged_so_far(entry, state, now=now),

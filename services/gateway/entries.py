@@ -4,6 +4,8 @@ Entries belong to the state alone, which changes them in place; the values insid
 are tens of thousands of jobs.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tenure.domain.host import HostSpec, HostState
@@ -32,6 +34,10 @@ class RunEntry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     ended_by: str | None = None
     exit_code: int | None = None
     books_closed: bool = False
+    ahead_at_start: Mapping[str, GpuMillis] = {}
+    """How far the budgets whose ratios were compared were ahead of their shares at its assignment: see `ahead_of`."""
+    ahead_at_stop: Mapping[str, GpuMillis] = {}
+    """The same when it was told to end."""
 
     @property
     def gpus(self) -> int:
@@ -82,6 +88,8 @@ class JobEntry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     charged_gpu_ms: GpuMillis = 0
     refunded_gpu_ms: GpuMillis = 0
     cancel_asked: bool = False
+    held_until: Millis | None = None
+    """It is not started before: hosts gave up its launches."""
 
 
 class HostEntry(msgspec.Struct, kw_only=True, omit_defaults=True):

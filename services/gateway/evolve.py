@@ -15,6 +15,7 @@ from services.gateway.entries import (
 from services.gateway.keys import KeyEntry
 from services.gateway.policy.contracts import breaks_contract
 from services.gateway.policy.resubmission import body_of
+from services.gateway.policy.sides import ahead_of
 from services.gateway.policy.transitions import finished_state, next_state
 from services.gateway.state import POLICIES_KEPT, Ranking, State
 from tenure.domain.host import CPU, HostState
@@ -131,9 +132,10 @@ def _run_assigned(state: State, fact: RunAssigned) -> None:
         placement=fact.placement,
         assigned_at=fact.at,
         min_runtime_ms=fact.min_runtime_ms,
+        ahead_at_start=ahead_of(state, fact.why.numbers, budget=fact.budget),
     )
     entry.runs = (*entry.runs, run)
-    entry.why, entry.reservation, entry.escrow = fact.why, None, ()
+    entry.why, entry.reservation, entry.escrow, entry.held_until = fact.why, None, (), None
     state.move(entry, next_state(entry.state, RunAssigned, job=fact.job))
     held = state.held.setdefault(fact.budget, Held())
     for host, gpus in hosts_of(fact.placement).items():
@@ -163,6 +165,7 @@ def _run_stopping(state: State, fact: RunPreemptionRequested | RunStopRequested)
     if entry is not None:
         run = _run_of(entry, fact.run)
         run.stopping, run.ended_by = True, fact.by
+        run.ahead_at_stop = ahead_of(state, fact.why.numbers, budget=entry.spec.budget)
         entry.why = fact.why
         state.move(entry, next_state(entry.state, type(fact), job=fact.job))
 
@@ -205,7 +208,7 @@ def _run_ended(state: State, fact: RunEnded) -> None:
 def _job_requeued(state: State, fact: JobRequeued) -> None:
     entry = _touched(state, fact.job)
     if entry is not None:
-        entry.resume_count, entry.why = fact.resume_count, fact.why
+        entry.resume_count, entry.why, entry.held_until = fact.resume_count, fact.why, fact.held_until
         state.move(entry, next_state(entry.state, JobRequeued, job=fact.job))
 
 

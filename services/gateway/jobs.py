@@ -5,22 +5,23 @@ from contextlib import aclosing
 
 from services.gateway.answering import Context, Stream, answering, streaming
 from services.gateway.budgets import visible_from
-from services.gateway.convert import from_cluster, from_job, from_why, to_job_states, to_spec
+from services.gateway.convert import from_cluster, from_job, to_job_states, to_spec
 from services.gateway.decider import cancel, no_such_job
 from services.gateway.entries import JobEntry
+from services.gateway.explaining import Explaining
 from services.gateway.forecasts import Forecasts, Told, add_forecast, from_told
 from services.gateway.gateway import Gateway
 from services.gateway.history import History, job_from_story
 from services.gateway.identity.asking import allowed, require
 from services.gateway.intake import Intake, check_batch
 from services.gateway.output import Output
-from services.gateway.policy.discretion import HIDDEN, whose, without_values
+from services.gateway.policy.discretion import HIDDEN, whose
 from services.gateway.policy.listing import count_jobs, list_jobs
 from services.gateway.policy.meanwhile import with_policy_changes
 from services.gateway.policy.totals import cluster_total
 from services.gateway.refusals import Away, NotFound
 from services.gateway.state import State
-from services.gateway.story import tell, unit_of
+from services.gateway.story import unit_of
 from tenure.domain.ids import BudgetPath, JobId, UserName
 from tenure.domain.job import JobSpec
 from tenure.domain.nearest import did_you_mean, shown
@@ -28,8 +29,7 @@ from tenure.domain.reasons import JobState
 from tenure.domain.refusal import Refusal
 from tenure.domain.rights import Right
 from tenure.domain.units import Millis
-from tenure.events.fact import Recorded
-from tenure.log.codec import encode, kind_name
+from tenure.events.fact import Fact
 from tenure.runtime.tracing import answering as answering_call
 from tenure.v1 import jobs_pb2, jobs_pb2_grpc
 
@@ -143,14 +143,20 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
             raise no_such_job(request.job_id)
         is_over = known is None or known.state.final
         told = with_policy_changes(facts, state.policy_facts, is_over=is_over)
-        entry = known or job_from_story(facts, JobId(request.job_id))
+        entry, now = known or job_from_story(facts, JobId(request.job_id)), self._gateway.now()
         unit = unit_of(None if entry is None else entry.spec)
+        explaining = Explaining(state, now=now, policy=self._gateway.policy)
         answer = jobs_pb2.ExplainJobResponse(
-            steps=[_step(recorded, state, to=JobId(request.job_id), unit=unit) for recorded in told],
+            steps=[
+                explaining.step(each, to=JobId(request.job_id), unit=unit, sees_inside=_may_see(state, each.fact))
+                for each in told
+            ],
             position=position,
             last_position=last,
-            job=None if known is None else _shown(known, state, now=self._gateway.now()),
+            job=None if known is None else _shown(known, state, now=now),
         )
+        if entry is not None:
+            explaining.fill(answer, entry, facts)
         if known is not None and known.state is JobState.QUEUED:
             await self._forecasts.fill(answer, known.job)
         return answer
@@ -191,20 +197,10 @@ def _sees_inside(state: State, budget: BudgetPath, owner: UserName) -> bool:
     return allowed(Right.READ_OUTPUT, tree=state.tree, budget=budget, owner=owner)
 
 
-def _step(recorded: Recorded, state: State, *, to: JobId, unit: str) -> jobs_pb2.Step:
-    fact = recorded.fact
+def _may_see(state: State, fact: Fact) -> bool:
+    """Whether the caller may see the values of a fact."""
     inside = whose(fact)
-    if inside is not None and not _sees_inside(state, *inside):
-        fact = without_values(fact)
-    why = getattr(fact, "why", None)
-    return jobs_pb2.Step(
-        position=recorded.position,
-        at_ms=fact.at,
-        kind=kind_name(fact),
-        text=tell(fact, to=to, unit=unit),
-        why=None if why is None else from_why(why),
-        fact_json=encode(fact).decode(),
-    )
+    return inside is None or _sees_inside(state, *inside)
 
 
 def _check_budget(state: State, path: str) -> None:

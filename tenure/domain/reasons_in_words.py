@@ -5,16 +5,19 @@ Ratios are of what a budget is entitled to: 1.00 has had exactly its share of th
 """
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from tenure.domain.reasons import Number, Reason, Why
-from tenure.domain.units import Millis, format_duration, gpu_hours
+from tenure.domain.units import GpuMillis, Millis, format_duration, gpu_hours
 
 GPU = "GPU"
 """What the wordings speak of; where hosts count CPUs, those take their place."""
 _R = Reason
 WORDINGS: dict[Reason, tuple[str, ...]] = {
     _R.START_IN_ORDER: (
+        "its turn came, at place {rank} of the order with its budget at {ratio} of its share ({ahead}), after "
+        "{waited_ms}",
         "its turn came, at place {rank} of the order with its budget at {ratio} of its share, after {waited_ms}",
         "its turn came after {waited_ms}",
         "its turn came",
@@ -42,6 +45,8 @@ WORDINGS: dict[Reason, tuple[str, ...]] = {
     ),
     _R.DISRUPT_HOST_FATAL: ("its host {host} cannot go on", "its host cannot go on"),
     _R.DISRUPT_LOWER_RATIO: (
+        "its protection ended at {protected_until_ms}, and {level} has had {ratio} of its share ({ahead}) while "
+        "{victim_level} has had {victim_ratio} ({victim_ahead}; margin {margin})",
         "its protection ended at {protected_until_ms}, and {level} has had {ratio} of its share while {victim_level} "
         "has had {victim_ratio} (margin {margin})",
         "its protection is over, and the asking budget is further below its share",
@@ -294,6 +299,20 @@ def say_number(name: str, value: Number, *, unit: str = GPU) -> str:
     if isinstance(value, float):
         return f"{value:.2f}" if math.isfinite(value) else "no"
     return str(value)
+
+
+def spoken_ahead(ahead: Mapping[str, GpuMillis]) -> dict[str, str]:
+    """By the name that the wordings have for it, how far a budget was ahead; `ahead` is by the name of its ratio."""
+    return {name.replace("ratio", "ahead"): say_ahead(gpu_ms) for name, gpu_ms in ahead.items()}
+
+
+def say_ahead(gpu_ms: GpuMillis) -> str:
+    """How far a budget is ahead of its share, or behind it: what stands beside every ratio."""
+    hours = gpu_hours(abs(gpu_ms))
+    if not gpu_ms:
+        return "level with it"
+    size = f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 1 else f"{max(hours, 0.01):.2f}"
+    return f"{size} GPU-hours {'ahead' if gpu_ms > 0 else 'behind'}"
 
 
 def say_instant(when: Millis) -> str:

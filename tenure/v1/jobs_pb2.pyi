@@ -1420,7 +1420,8 @@ class ExpectedStart(_message.Message):
     """Not before this; 0: nothing that is recorded says."""
     earliest_basis: _builtins.str
     """What that follows from: the room there is (room), an end of a protection (protection), a promise (reservation),
-    GPUs that are being freed (escrow), the launch is held back after failures (hold).
+    GPUs that are being freed (escrow), the launch is held back after failures (hold). Without an instant: no host
+    that could hold it takes runs (no_host), or empty.
     """
     latest_at_ms: _builtins.int
     """At this instant at the latest; 0: it has no promise."""
@@ -1568,7 +1569,7 @@ class GaveWay(_message.Message):
 
     @_builtins.property
     def sides(self) -> Global___Sides:
-        """Both budgets as the order had them; absent where ratios were not compared. The numbers of `why` are those compared."""
+        """Both budgets as they were compared, with nothing used or entitled; absent where ratios were not compared."""
 
     @_builtins.property
     def answer(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

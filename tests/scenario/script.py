@@ -100,10 +100,15 @@ def _hosts(given: str | list[dict[str, Any]]) -> tuple[HostSpec, ...]:
 def script_to_world(script: Mapping[str, Any], world: World | None = None) -> World:
     """A world (a new one, or one given) in which the script has happened to its end."""
     world = world or build(script)
-    for entry in _one_by_one(script["when"]):
-        world.at(instant(entry["at"]), partial(_act, world, entry))
+    plan(script, world)
     world.run(instant(script["until"]))
     return world
+
+
+def plan(script: Mapping[str, Any], world: World) -> None:
+    """Have everything that the script tells happen in the world when its time comes."""
+    for entry in _one_by_one(script["when"]):
+        world.at(instant(entry["at"]), partial(_act, world, entry))
 
 
 def _one_by_one(entries: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,139 @@
+"""When a queued job can start, as the recorded facts have it: the first instant and, with a promise, the last (P8).
+
+Nothing is guessed: no run is taken to end before its protection does, and ratios are taken to stay as they are. So the
+first instant is what the contracts in its way allow, and not yet a turn: that, only a forecast tells.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+
+from services.gateway.entries import JobEntry
+from services.gateway.policy.stands_before import Before, RunBefore
+from tenure.domain.ids import HostId
+from tenure.domain.job import JobSpec, Topology
+from tenure.domain.units import Millis
+
+Place = tuple[str, str, str]
+"""Cluster, GPU type, and block; an empty block: all of the pool."""
+
+
+class Basis(StrEnum):
+    """What an instant follows from."""
+
+    NONE = ""
+    ESCROW = "escrow"
+    HOLD = "hold"
+    NO_HOST = "no_host"
+    PROTECTION = "protection"
+    RESERVATION = "reservation"
+    ROOM = "room"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """Instants, None where nothing that is recorded says. `decides`: the run whose protection ends then."""
+
+    earliest: Millis | None = None
+    basis: Basis = Basis.NONE
+    latest: Millis | None = None
+    decides: RunBefore | None = None
+
+
+def expected_start(asker: JobEntry, before: Before, *, now: Millis) -> Expected:
+    """The first instant at which its whole gang could be had, and the last one that it was promised."""
+    latest = None if asker.reservation is None else asker.reservation.latest_start
+    if asker.escrow:
+        return Expected(earliest=now, basis=Basis.ESCROW, latest=latest)
+    if asker.held_until is not None and now < asker.held_until:
+        return Expected(earliest=asker.held_until, basis=Basis.HOLD, latest=latest)
+    if not before.usable.open:
+        return Expected(basis=Basis.NO_HOST, latest=latest)
+    offer = _Offer(asker.spec, before, now=now)
+    if offer.fits():
+        return Expected(earliest=now, basis=Basis.ROOM, latest=latest)
+    for ends, run in offer.to_come():
+        offer.add(run)
+        if offer.fits():
+            return Expected(earliest=ends, basis=Basis.PROTECTION, latest=latest, decides=run)
+    if latest is not None:  # promised with ratios to come, or by what the placer knows beyond the order
+        return Expected(earliest=latest, basis=Basis.RESERVATION, latest=latest)
+    return Expected()
+
+
+class _Offer:
+    """What the job could have of each open host, as protections end; how many of its replicas fit where."""
+
+    def __init__(self, spec: JobSpec, before: Before, *, now: Millis) -> None:
+        self._spec, self._before = spec, before
+        self._offered = dict(before.free)
+        self._shut = _shut(spec, before, now=now)
+        self._place_of = _places(spec, before)
+        self._fitting: Counter[Place] = Counter()
+        for name in self._offered:
+            self._count(name, +1)
+        for run in before.runs:
+            if run.kept is None:
+                self.add(run)
+
+    def to_come(self) -> list[tuple[Millis, RunBefore]]:
+        """Runs that may have to go when their protection is over, with the instant, first to last."""
+        later = [run for run in self._before.runs if run.kept is not None and run.given_when_over]
+        return [(run.run.contract_ends_at, run) for run in sorted(later, key=_end_of)]
+
+    def add(self, run: RunBefore) -> None:
+        """The run goes."""
+        escrow = self._before.usable.escrow
+        for place in run.run.placement:
+            if place.host in self._offered:
+                kept = escrow.get(place.host)
+                self._count(place.host, -1)
+                self._offered[place.host] += len(set(place.gpus) - kept) if kept else len(place.gpus)
+                self._count(place.host, +1)
+
+    def fits(self) -> bool:
+        """Whether the whole gang does: in one pool, or in one block if it has to."""
+        return max(self._fitting.values(), default=0) >= self._spec.replicas
+
+    def _count(self, name: HostId, change: int) -> None:
+        place = self._place_of.get(name)
+        if place is not None:
+            gpus = self._before.usable.open[name].spec.gpus
+            left = min(self._offered[name], gpus - self._shut.get(name, 0))
+            self._fitting[place] += change * (max(0, left) // self._spec.gpus_per_replica)
+
+
+def _end_of(before: RunBefore) -> tuple[Millis, str]:
+    return before.run.contract_ends_at, before.run.run
+
+
+def _shut(spec: JobSpec, before: Before, *, now: Millis) -> dict[HostId, int]:
+    """GPUs of each host that are promised to gangs which start before the job's contract would be over (P8)."""
+    ends = now + max(spec.min_runtime_ms, 1) + spec.grace_ms
+    shut: dict[HostId, set[int]] = {}
+    for _, reservation in before.promised:
+        if ends > reservation.latest_start:
+            for place in reservation.placement:
+                shut.setdefault(place.host, set()).update(place.gpus)
+    return {name: len(gpus) for name, gpus in shut.items()}
+
+
+def _places(spec: JobSpec, before: Before) -> dict[HostId, Place]:
+    """Of each open host the place that the whole gang would lie in: its pool, or a block; a host without is of no use.
+
+    A gang for one block lies in one of the smallest blocks that could hold it if they were empty.
+    """
+    hosts = before.usable.open
+    if spec.topology is not Topology.ONE_BLOCK or spec.replicas == 1:
+        return {name: (entry.spec.cluster, entry.spec.gpu_type, "") for name, entry in hosts.items()}
+    chains: dict[HostId, list[Place]] = {}
+    could: Counter[Place] = Counter()
+    for name, entry in before.usable.hosts.items():
+        host, parts = entry.spec, entry.spec.block.split("/")
+        blocks = ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
+        chains[name] = [(host.cluster, host.gpu_type, block) for block in blocks]
+        for place in chains[name]:
+            could[place] += host.gpus // spec.gpus_per_replica
+    able = {name: [place for place in chain if could[place] >= spec.replicas] for name, chain in chains.items()}
+    hold_an_able_one = {place for chain in able.values() for place in chain[:-1]}
+    return {name: able[name][-1] for name in hosts if able[name] and able[name][-1] not in hold_an_able_one}
