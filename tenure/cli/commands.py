@@ -23,6 +23,7 @@ from tenure.cli import (
     tokens,
     trace,
     up,
+    why,
 )
 
 app = typer.Typer(
@@ -33,8 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_PARTS = (up, submit, queue, jobs, output, budgets, people, budget_import, hosts, serve, simulate, trace, log, log_dead)
-for module in (*_PARTS, log_restore, config, doctor, tokens):
+_PARTS = (up, submit, queue, jobs, why, output, budgets, people, budget_import, hosts, serve, simulate, trace, log)
+for module in (*_PARTS, log_dead, log_restore, config, doctor, tokens):
     module.register(app)
 
 

@@ -1,15 +1,12 @@
-"""`tenure job`, `why` and `cancel`: one job, its story, its end."""
+"""`tenure job` and `cancel`: one job, and its end."""
 
-import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tenure.cli import completion, waiting, words
+from tenure.cli import completion, words
 from tenure.cli.connection import caller, connect
 from tenure.cli.options import JOBS, JobArgument, Json
 from tenure.cli.queue import STATE_STYLES
@@ -20,8 +17,6 @@ from tenure.sdk.errors import ServerRefused
 if TYPE_CHECKING:
     from tenure.v1 import jobs_pb2
 
-OTHERS_SHOWN = 2
-"""Of a row of other jobs' runs that had to go, so many are told."""
 RUN_COLUMNS = (
     Column(title="RUN"),
     Column(title="STATE"),
@@ -37,7 +32,6 @@ RUN_COLUMNS = (
 def register(app: typer.Typer) -> None:
     """Add the commands to the tree."""
     app.command(rich_help_panel=JOBS)(job)
-    app.command(rich_help_panel=JOBS)(why)
     app.command(rich_help_panel=JOBS)(cancel)
 
 
@@ -63,48 +57,6 @@ def job(
         _show(latest, as_json=as_json)
     if latest.state != "completed":
         raise typer.Exit(1)
-
-
-def why(
-    job_id: JobArgument,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Each run that had to go for it, too.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Tell the job's story from the log: each step with its rule, its reason and the numbers compared."""
-    with connect() as client:
-        answer = client.explain(job_id)
-    if as_json:
-        from tenure.cli import documents
-
-        print_json(documents.story(job_id, answer))
-        return
-    for step, more in shortened(job_id, answer.steps, keep=None if everything else OTHERS_SHOWN):
-        say(Cell(words.exact_clock(step.at_ms), "dim"), "  ", Cell(clean(step.text or step.kind)))
-        reason = reason_cells(step.why)
-        if reason:
-            say(" " * 25, *reason)
-        if more:
-            say(" " * 25, Cell(f"and {more} more like this; tenure why --all shows each", "dim"))
-    if answer.job.HasField("reservation"):
-        waiting.show(answer.job)
-    if answer.position < answer.last_position:
-        print("tenure: the database lags behind the log, the end is missing; ask again in a moment", file=sys.stderr)
-
-
-def shortened(
-    job_id: str, steps: "Iterable[jobs_pb2.Step]", *, keep: int | None
-) -> "Iterator[tuple[jobs_pb2.Step, int]]":
-    """The steps, each with how many like it are left out after it: of other jobs only `keep` of a kind in a row."""
-    for (kind, own), row in groupby(steps, key=lambda step: (step.kind, _tells_of(step, job_id))):
-        alike = list(row)
-        shown = alike if own or keep is None or not kind.startswith("Run") else alike[:keep]
-        for step in shown[:-1]:
-            yield step, 0
-        yield shown[-1], len(alike) - len(shown)
-
-
-def _tells_of(step: "jobs_pb2.Step", job_id: str) -> bool:
-    return bool(json.loads(step.fact_json or "{}").get("job", job_id) == job_id)
 
 
 def cancel(

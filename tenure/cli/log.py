@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tenure.events.catalogue import Kind
     from tenure.events.fact import Recorded
     from tenure.log.access import Access
+    from tenure.log.port import Log
 
     Show = Callable[[int, int], None]
 
@@ -84,7 +85,7 @@ def read_log(access: "Access", cluster: str, kinds: "Sequence[Kind]") -> "list[R
     """All facts of these kinds, up to the last one that the log has now. Raises `ServerUnreachable`."""
     from tenure.log.port import Unavailable
 
-    with _progress() as show:
+    with progress() as show:
         try:
             return asyncio.run(_read(access, cluster, kinds, show))
         except Unavailable as away:
@@ -92,21 +93,27 @@ def read_log(access: "Access", cluster: str, kinds: "Sequence[Kind]") -> "list[R
 
 
 async def _read(access: "Access", cluster: str, kinds: "Sequence[Kind]", show: "Show") -> "list[Recorded]":
-    from tenure.domain.ids import LOG_START
     from tenure.log.jetstream import JetStreamLog
 
     log = await JetStreamLog.connect(access, cluster=cluster)
-    facts: list[Recorded] = []
     try:
-        head = await log.head(kinds)
-        feed = await log.follow(kinds, after=LOG_START)
-        while feed.passed < head:
-            facts += await feed.next(None)
-            show(feed.passed, head)
-        await feed.close()
+        return [recorded async for some in pieces(log, kinds, show) for recorded in some]
     finally:
         await log.close()
-    return [recorded for recorded in facts if recorded.position <= head]
+
+
+async def pieces(log: "Log", kinds: "Sequence[Kind]", show: "Show") -> "AsyncIterator[list[Recorded]]":
+    """The facts of these kinds up to where the log is now, in order, piece by piece. Raises `Unavailable`."""
+    from tenure.domain.ids import LOG_START
+
+    head = await log.head(kinds)
+    feed = await log.follow(kinds, after=LOG_START)
+    try:
+        while feed.passed < head:
+            yield [recorded for recorded in await feed.next(None) if recorded.position <= head]
+            show(feed.passed, head)
+    finally:
+        await feed.close()
 
 
 def _write(output: Path | None, blocks: Iterable[bytes]) -> int:
@@ -122,7 +129,7 @@ def _write(output: Path | None, blocks: Iterable[bytes]) -> int:
 
 
 @contextlib.contextmanager
-def _progress() -> "Iterator[Show]":
+def progress() -> "Iterator[Show]":
     """How far the reading is, on a terminal."""
     if not is_terminal(sys.stderr):
         yield lambda _, __: None

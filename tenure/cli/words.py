@@ -58,6 +58,11 @@ def hours(gpu_ms: int) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
+def ahead(gpu_ms: int) -> str:
+    """How far a budget is ahead of its share, or behind it: what stands beside every ratio."""
+    return f"{hours(abs(gpu_ms))} h {'behind' if gpu_ms < 0 else 'ahead'}"
+
+
 def gpu_time(gpu_ms: int) -> str:
     """GPU-time in the unit that suits it."""
     for unit, size in (("GPU-h", HOUR), ("GPU-min", MINUTE)):

@@ -24,6 +24,8 @@ class Canned:
     steps: list[jobs_pb2.Step] = field(default_factory=list)
     pools: list[hosts_pb2.PoolFragmentation] = field(default_factory=list)
     host_report: hosts_pb2.HostReportResponse = field(default_factory=hosts_pb2.HostReportResponse)
+    explained: jobs_pb2.ExplainJobResponse = field(default_factory=jobs_pb2.ExplainJobResponse)
+    """What stands before a job; its steps are `steps`."""
     output: list[bytes] = field(default_factory=list)
     cluster: jobs_pb2.ClusterSummary = field(default_factory=lambda: jobs_pb2.ClusterSummary(now_ms=NOW))
     forecast: jobs_pb2.ForecastSummary | None = None
@@ -94,7 +96,9 @@ class _Jobs(jobs_pb2_grpc.JobsServicer):
     def Explain(self, request, context):  # noqa: N802
         self.canned.take("Explain", request, context)
         now = next((job for job in self.canned.jobs if job.job_id == request.job_id), None)
-        return jobs_pb2.ExplainJobResponse(steps=self.canned.steps, position=77, job=now)
+        answer = jobs_pb2.ExplainJobResponse(steps=self.canned.steps, position=77, job=now)
+        answer.MergeFrom(self.canned.explained)
+        return answer
 
     def Logs(self, request, context) -> Iterator[jobs_pb2.JobLogsResponse]:  # noqa: N802
         self.canned.take("Logs", request, context)
