@@ -75,7 +75,7 @@ def show(path: PathArgument = "", as_json: Json = False) -> None:
     if as_json:
         from tenure.cli import documents
 
-        listing = [documents.budget(one, ratio(one)) for one in chosen]
+        listing = [documents.budget(one) for one in chosen]
         print_json({"position": tree.position, "budgets": listing})
         return
     print_table(Table(columns=TREE_COLUMNS, rows=[_tree_row(one) for one in chosen]), empty="No budgets.")

@@ -7,6 +7,7 @@ happened is null. Sizes are raw: GPUs, GPU-milliseconds, milliseconds.
 import json
 from typing import TYPE_CHECKING, Any
 
+from tenure.cli.standing import ahead_gpu_ms, ratio
 from tenure.cli.words import iso
 from tenure.domain.units import HOUR
 
@@ -102,8 +103,8 @@ def run(value: "jobs_pb2.Run") -> Document:
     }
 
 
-def queue(answer: "jobs_pb2.ListJobsResponse", ratios: dict[str, float | None]) -> Document:
-    """The jobs of a listing, each with the ratio of its budget, and the cluster's summary."""
+def queue(answer: "jobs_pb2.ListJobsResponse", budgets: "dict[str, budgets_pb2.Budget]") -> Document:
+    """The jobs of a listing, each with how its budget stands, and the cluster's summary."""
     return {
         **instant("now", answer.cluster.now_ms),
         "cluster": {
@@ -115,7 +116,15 @@ def queue(answer: "jobs_pb2.ListJobsResponse", ratios: dict[str, float | None]) 
         },
         "counts": dict(sorted(answer.counts.items())),
         "forecast": forecast(answer.forecast) if answer.HasField("forecast") else None,
-        "jobs": [{**job(one), "budget_ratio": ratios.get(one.spec.budget)} for one in answer.jobs],
+        "jobs": [{**job(one), **_standing(budgets.get(one.spec.budget))} for one in answer.jobs],
+    }
+
+
+def _standing(value: "budgets_pb2.Budget | None") -> Document:
+    """How the budget of a job stands; null where that is not known."""
+    return {
+        "budget_ratio": None if value is None else ratio(value),
+        "budget_ahead_gpu_ms": None if value is None else ahead_gpu_ms(value),
     }
 
 
@@ -153,9 +162,8 @@ def story(job_id: str, answer: "jobs_pb2.ExplainJobResponse") -> Document:
     }
 
 
-def budget(value: "budgets_pb2.Budget", ratio: float | None) -> Document:
+def budget(value: "budgets_pb2.Budget") -> Document:
     """A budget with its standing over the lookback window."""
-    ahead = value.charged_gpu_ms + value.commitment_gpu_ms - value.entitlement_gpu_ms
     return {
         "path": value.path,
         "leaf": value.leaf,
@@ -167,8 +175,8 @@ def budget(value: "budgets_pb2.Budget", ratio: float | None) -> Document:
         "entitlement_gpu_ms": value.entitlement_gpu_ms,
         "charged_gpu_ms": value.charged_gpu_ms,
         "commitment_gpu_ms": value.commitment_gpu_ms,
-        "ratio": ratio,
-        "ahead_gpu_ms": ahead,
+        "ratio": ratio(value),
+        "ahead_gpu_ms": ahead_gpu_ms(value),
         "jobs_queued": value.jobs_queued,
         "jobs_running": value.jobs_running,
         "gpus_allocated": value.gpus_allocated,

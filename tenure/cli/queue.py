@@ -12,7 +12,7 @@ import typer
 from tenure.cli import completion, words
 from tenure.cli.connection import connect
 from tenure.cli.options import JOBS, Json
-from tenure.cli.standing import ratios
+from tenure.cli.standing import ahead_gpu_ms, ratio
 from tenure.cli.terminal import Cell, Column, Table, as_plain, as_rich, cell, clean, console, is_terminal, print_table
 from tenure.sdk.errors import ServerUnreachable
 
@@ -49,6 +49,7 @@ COLUMNS = (
     Column(title="CONTRACT", drop=4),
     Column(title="FOR", right=True, drop=2),
     Column(title="RATIO", right=True, drop=7),
+    Column(title="AHEAD", right=True, drop=7),
     Column(title="LATEST START", right=True, drop=8),
     Column(title="WHY", drop=1, least=16),
 )
@@ -107,7 +108,7 @@ def queue(
         from tenure.cli import documents
         from tenure.cli.terminal import print_json
 
-        print_json(documents.queue(jobs, ratios(tree.budgets)))
+        print_json(documents.queue(jobs, {budget.path: budget for budget in tree.budgets}))
         return
     print(summary(jobs))
     print_table(table(jobs, tree), empty=empty)
@@ -150,9 +151,9 @@ def summary(answer: "jobs_pb2.ListJobsResponse") -> str:
 
 def table(answer: "jobs_pb2.ListJobsResponse", tree: "budgets_pb2.GetTreeResponse") -> Table:
     """A row for each job."""
-    standing = ratios(tree.budgets)
+    budgets = {budget.path: budget for budget in tree.budgets}
     now = answer.cluster.now_ms
-    rows = [_row(job, standing.get(job.spec.budget), now=now) for job in answer.jobs]
+    rows = [_row(job, budgets.get(job.spec.budget), now=now) for job in answer.jobs]
     if not any(job.forecast_start_p50_ms for job in answer.jobs):
         return Table(columns=COLUMNS, rows=rows)
     starts = [_starts(job, now=now) for job in answer.jobs]
@@ -165,8 +166,8 @@ def _starts(job: "jobs_pb2.Job", *, now: int) -> list[Cell]:
     return [cell(words.clock(at, now=now)) for at in (job.forecast_start_p50_ms, job.forecast_start_p90_ms)]
 
 
-def _row(job: "jobs_pb2.Job", ratio: float | None, *, now: int) -> list[Cell]:
-    spec = job.spec
+def _row(job: "jobs_pb2.Job", budget: "budgets_pb2.Budget | None", *, now: int) -> list[Cell]:
+    spec, standing = job.spec, None if budget is None else ratio(budget)
     return [
         cell(job.job_id),
         cell(job.state, STATE_STYLES.get(job.state, "")),
@@ -177,7 +178,8 @@ def _row(job: "jobs_pb2.Job", ratio: float | None, *, now: int) -> list[Cell]:
         cell(words.gang(replicas=spec.replicas, gpus_per_replica=spec.gpus_per_replica)),
         cell(words.contract(min_runtime_ms=spec.min_runtime_ms, resumable=spec.resumable)),
         cell(words.age(now - _since(job))),
-        cell(None if ratio is None else f"{ratio:.2f}"),
+        cell(None if standing is None else f"{standing:.2f}"),
+        cell(None if budget is None or standing is None else words.ahead(ahead_gpu_ms(budget))),
         cell(words.instant(job.latest_start_ms, now=now)),
         cell(_why(job, now=now)),
     ]

@@ -1,6 +1,5 @@
 """How a budget stands (P3), worked out of what the gateway says of it."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,11 +11,6 @@ def ratio(budget: "budgets_pb2.Budget") -> float | None:
     if budget.entitlement_gpu_ms <= 0:
         return None
     return (budget.charged_gpu_ms + budget.commitment_gpu_ms) / budget.entitlement_gpu_ms
-
-
-def ratios(budgets: "Iterable[budgets_pb2.Budget]") -> dict[str, float | None]:
-    """The ratio of each budget by its path."""
-    return {budget.path: ratio(budget) for budget in budgets}
 
 
 def ahead_gpu_ms(budget: "budgets_pb2.Budget") -> int:

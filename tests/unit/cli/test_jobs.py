@@ -79,7 +79,8 @@ def test_the_queue_shows_place_reason_and_ratio(tenure: Run, two: Canned) -> Non
     lines = tenure("queue").out.splitlines()
     assert lines[0].startswith("64 GPUs, 8 unavailable, 32 allocated, 0 unallocated, 24 free | jobs: 1 queued, 1 run")
     assert lines[2].split() == [
-        *("j1", "running", "-", "science/chem", "ana", "fold", "4x8", "15m", "resumable", "1m", "0.50", "-"),
+        *("j1", "running", "-", "science/chem", "ana", "fold", "4x8", "15m", "resumable", "1m", "0.50"),
+        *("0.00", "h", "behind", "-"),
         *("protected", "until", "14:27:20"),
     ]
     assert lines[3].split()[:9] == ["j2", "queued", "1", "science/chem", "ana", "-", "8", "unallocated", "30s"]
