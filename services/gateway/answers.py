@@ -9,10 +9,10 @@ from services.gateway.policy.expected_start import Basis, Expected
 from services.gateway.policy.in_the_way import still_in_the_way
 from services.gateway.policy.sides import Side
 from services.gateway.policy.stands_before import Before, JobBefore, RunBefore
-from services.gateway.reasons_in_words import say_ahead, say_why, spoken_ahead
 from services.gateway.state import State
 from tenure.domain.job import Topology
 from tenure.domain.reasons import Reason
+from tenure.domain.reasons_in_words import say_ahead, say_why, spoken_ahead
 from tenure.domain.units import DAY, HOUR, MINUTE, SECOND, Millis, format_duration
 from tenure.events.placing import RunPreemptionRequested
 

@@ -14,12 +14,12 @@ from services.gateway.policy.expected_start import expected_start
 from services.gateway.policy.sides import compared, side_of, with_hours
 from services.gateway.policy.stands_before import stands_before
 from services.gateway.policy.totals import RUNNING
-from services.gateway.reasons_in_words import say_why, spoken_ahead
 from services.gateway.state import State
 from services.gateway.story import tell, unit_of
 from tenure.domain.ids import JobId, RunId, job_of
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import JobState, Why
+from tenure.domain.reasons_in_words import say_why, spoken_ahead
 from tenure.domain.units import GpuMillis, Millis
 from tenure.events.fact import Fact, Recorded
 from tenure.events.placing import RunAssigned, RunEnded, RunPreemptionRequested, RunStopRequested

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.gateway.reasons_in_words import say_ahead
+from tenure.domain.reasons_in_words import say_ahead
 from tenure.domain.units import HOUR
 from tests.scenario.script import load
 from tests.unit.gateway.explained import SCENARIOS, explain, explained, played
