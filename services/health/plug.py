@@ -1,8 +1,8 @@
 """The two kinds of repair plug: a command on this machine, or a web server that is sent a signed request.
 
-Both are told the same JSON: `{"key", "epoch", "incident", "host", "step", "reason", "gpus", "evidence": [...]}`; a command on
-its standard input and in `TENURE_*`, a web server as the body, signed in `X-Tenure-Signature: sha256=HMAC(secret,
-body)`.
+Both are told the same JSON: `{"key", "epoch", "incident", "host", "step", "reason", "gpus", "evidence": [...]}`; a
+command on its standard input and in `TENURE_*`, a web server as the body, signed in `X-Tenure-Signature:
+sha256=HMAC(secret, body)`.
 `epoch` grows whenever another process leads: who has been told a higher one may ignore a lower one.
 """
 

@@ -30,7 +30,7 @@ class LogTail:
         self._inode = 0
         self._began = False
         self.is_old = False
-        """What was read last was there before the first look: nobody knows what of it was read, and mended, long ago."""
+        """What was read last was there before the first look: nobody knows what of it was mended long ago."""
 
     @property
     def is_device(self) -> bool:

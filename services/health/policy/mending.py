@@ -99,7 +99,7 @@ class Mending:
             tested = repair.step is RepairStep.TEST
             return self._sound(host, Reason.HOST_TESTED if tested else Reason.HOST_REPAIRED, waited, repair.answer)
         if self.now >= repair.asked_at + self._policy(host).repair_limit_ms:
-            numbers = {**waited, "limit_ms": self._policy(host).repair_limit_ms, "heard": heard}
+            numbers: dict[str, Number] = {**waited, "limit_ms": self._policy(host).repair_limit_ms, "heard": heard}
             if host.lacking_since is not None:
                 numbers |= {"gpus": host.gpus, "gpus_registered": host.gpus_expected}
             return Verdict(state=HostState.FAILED, why=_why(Reason.HOST_REPAIR_FAILED, numbers))

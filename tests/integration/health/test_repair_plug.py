@@ -102,10 +102,11 @@ async def mend(options: RepairOptions) -> tuple[RepairCompleted, MemoryLog]:
 def test_a_command_is_told_everything_and_its_last_line_is_kept() -> None:
     code = (
         "import json, os, sys; told = json.load(sys.stdin); print('noise'); sys.stdout.buffer.write(b'\\xff\\x00\\n');"
-        "print(told['key'], os.environ['TENURE_HOST'], os.environ['TENURE_STEP'], told['evidence'][0][:5], os.environ['TENURE_GPUS'])"
+        "of = [os.environ[f'TENURE_{name}'] for name in ('HOST', 'STEP', 'GPUS')];"
+        "print(told['key'], *of, told['evidence'][0][:5])"
     )
     fact, log = asyncio.run(mend(python(code)))
-    assert fact.ok and fact.comment == "h000@1-repair-5 h000 repair fatal 8"
+    assert fact.ok and fact.comment == "h000@1-repair-5 h000 repair 8 fatal"
     assert (fact.incident, fact.step, fact.by) == ("h000@1", RepairStep.REPAIR, "repair-plug")
     assert len(log.recorded) == 1, "asked twice, done and said once"
 
