@@ -1,8 +1,8 @@
 """What all recipes share: their arguments, the question whether a run is on the host, and commands on that host.
 
 Settings from the environment: TENURE_HOST (the host, if not given), TENURE_GPUS (how many it is to have), TENURE_CLI
-(`tenure`), TENURE_REPAIR_SSH (`ssh -o BatchMode=yes -o ConnectTimeout=10`). Exit status: 0 done, 75 may go better later,
-another: a person is needed.
+(`tenure`), TENURE_REPAIR_SSH (`ssh -o BatchMode=yes -o ConnectTimeout=10`). Exit status: 0 done, 75 may go better
+later, another: a person is needed.
 """
 
 import argparse
