@@ -12,11 +12,13 @@ from typing import TypeVar
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from services.placer.state import State as PlacerState
 from simulator.live.alternatives import alternatives
 from simulator.live.forecast import forecast
 from simulator.live.state import Folding, State
-from tenure.domain.ids import JobId
+from tenure.domain.ids import JobId, Position
 from tenure.domain.policy import Policy
+from tenure.domain.units import Millis
 from tenure.runtime.clock import Clock
 from tenure.runtime.forecasts import (
     Forecast,
@@ -36,6 +38,8 @@ KEPT_S = 4.0
 """A forecast is told again for so long, ..."""
 REST_FACTOR = 4.0
 """... and for so many times as long as working it out took: at most a fifth of a processor is spent on them."""
+COPY_KEPT_MS: Millis = 2_000
+"""What would change a start is looked at on a copy of what the placer knows, which is as old at most."""
 PENDING_MAX = 256
 """So many questions wait; the log's server drops what comes beyond."""
 
@@ -47,8 +51,9 @@ class Answers:
         self._loop, self._folding, self._clock = loop, folding, clock
         self._policy, self._asker = policy, asker
         self._made: bytes | None = None
+        self._copy: tuple[PlacerState, Position, Millis] | None = None
         self._until_s = 0.0
-        self._working = asyncio.Lock()
+        self._working, self._looking = asyncio.Lock(), asyncio.Lock()
 
     async def listen(self, connection: Client, *, cluster: str) -> None:
         """Answer from now on. Of several processes one is asked at a time."""
@@ -91,14 +96,19 @@ class Answers:
         return await beside(partial(forecast, payload, self._folding, now=now))
 
     async def _outlook(self, job: JobId) -> Outlook:
-        state, now = self._loop.state, self._clock.now()
-        payload, position = self._folding.placer.dump(state.placer), state.position
+        async with self._looking:
+            copy, position, at = await self._copied(job)
+            changes = alternatives(copy, job, at, policy=self._policy)
+        return Outlook(at=at, position=position, changes=changes)
 
-        def look() -> Outlook:
-            changes = alternatives(self._folding.placer.load(payload), job, now, policy=self._policy)
-            return Outlook(at=now, position=position, changes=changes)
-
-        return await beside(look)
+    async def _copied(self, job: JobId) -> tuple[PlacerState, Position, Millis]:
+        """A copy of what the placer knows, that knows the job if anybody does; of which position and instant it is."""
+        state, now, known = self._loop.state, self._clock.now(), self._copy
+        is_young = known is not None and now - known[2] <= COPY_KEPT_MS
+        if known is None or not is_young or (job not in known[0].core.jobs and known[1] != state.position):
+            payload, position = self._folding.placer.dump(state.placer), state.position
+            known = self._copy = await beside(partial(self._folding.placer.load, payload)), position, now
+        return known
 
 
 async def beside(work: Callable[[], T]) -> T:

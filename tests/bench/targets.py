@@ -134,7 +134,7 @@ def _of_forecasts() -> Iterator[Target]:
     ours = "contended-month, expected starts of all queued jobs twice a day: median error, relative to the wait"
     yield Target("forecast.accuracy.forecast_error_of_wait", ours, 0.1, "of the wait")
     yield Target("forecast.accuracy.times_naive", f"{ours}; against the median wait of the budget's week", 0.5, "times")
-    yield Target("forecast.speed.seconds", "expected starts of 10,000 queued jobs on 128 hosts x 8", 5, "s")
+    yield Target("forecast.speed.processor_seconds", "expected starts of 10,000 queued jobs on 128 hosts x 8", 5, "s")
     yield Target("forecast.speed.changes_ms_p99", "what would change the start of one of them: p99", 200, "ms")
 
 
