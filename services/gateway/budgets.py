@@ -29,6 +29,8 @@ from tenure.v1 import budgets_pb2, budgets_pb2_grpc
 VISIBLE_WAIT_S = 2.0
 REPORT_MAX_MS = 3_653 * DAY
 """Ten years: the database reckons hour by hour, for whoever may look. The answer says from when on it is."""
+USERS_MAX = 1_000
+"""Users of a report, those who had most."""
 _POLL_S = 0.02
 
 
@@ -107,6 +109,7 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
         _check_known(state, request.path)
         position = await visible_from(self._history, state.position)
         rows = await self._history.report(since=since, until=until, path=request.path)
+        users = await self._history.users(since=since, until=until, path=request.path) if request.users else ()
         return budgets_pb2.BudgetReportResponse(
             rows=[
                 budgets_pb2.BudgetReportRow(
@@ -123,6 +126,16 @@ class Budgets(budgets_pb2_grpc.BudgetsServicer):
             since_ms=since,
             until_ms=until,
             position=position,
+            users=[
+                budgets_pb2.UserUsage(
+                    user=usage.user,
+                    budget=usage.budget,
+                    delivered_gpu_ms=usage.charged_gpu_ms,
+                    unallocated_gpu_ms=usage.unallocated_gpu_ms,
+                    refunded_gpu_ms=usage.refunded_gpu_ms,
+                )
+                for usage in users[:USERS_MAX]
+            ],
         )
 
 

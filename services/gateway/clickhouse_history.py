@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver import Client
 
     from tenure.clickhouse.report import BudgetRow
+    from tenure.clickhouse.window import Usage
 
 ANSWER_S = 20
 A = TypeVar("A")
@@ -63,6 +64,16 @@ class ClickHouseHistory:
             from tenure.clickhouse.report import budget_report
 
             return budget_report(client, since, until, path)
+
+        return await self._ask(ask)
+
+    async def users(self, *, since: Millis, until: Millis, path: str) -> "Sequence[Usage]":
+        """See `History.users`."""
+
+        def ask(client: "Client") -> "Sequence[Usage]":
+            from tenure.clickhouse.report import users_report
+
+            return users_report(client, since, until, path)
 
         return await self._ask(ask)
 

@@ -12,6 +12,7 @@ from tenure.events.fact import Fact, Recorded
 
 if TYPE_CHECKING:
     from tenure.clickhouse.report import BudgetRow  # costs the start as much as all the rest of the gateway
+    from tenure.clickhouse.window import Usage
 
 
 class History(Protocol):
@@ -25,6 +26,9 @@ class History(Protocol):
 
     async def report(self, *, since: Millis, until: Millis, path: str) -> "Sequence[BudgetRow]":
         """What each budget at or below `path` (empty: all) was owed and got in [since, until), in order of path."""
+
+    async def users(self, *, since: Millis, until: Millis, path: str) -> "Sequence[Usage]":
+        """Who used the budgets at or below `path` in [since, until), who had most delivered first."""
 
 
 def about(fact: Fact) -> JobId | None:

@@ -94,12 +94,16 @@ class Hosts(hosts_pb2_grpc.HostsServicer):
 
     @answering
     async def Report(self, request: hosts_pb2.HostReportRequest, context: Context) -> hosts_pb2.HostReportResponse:
-        """The numbers of the hosts since an instant, or over the last seven days."""
+        """The numbers of the hosts over a stretch of the past, or over the last seven days."""
         state, now = await self._gateway.read(), self._gateway.now()
-        since = request.since_ms or now - REPORT_MS
+        until = request.until_ms or now
+        since = request.since_ms or until - REPORT_MS
         if not 0 < since < now:
             raise Refusal(field="since_ms", problem="not in the past", fix="give an instant before now, or 0")
-        return from_host_report(host_report(state, since=since, until=now))
+        if not since < until <= now:
+            fix = "give an instant after since_ms that is not to come, or 0 for now"
+            raise Refusal(field="until_ms", problem="not between since_ms and now", fix=fix)
+        return from_host_report(host_report(state, since=since, until=until))
 
     async def _ask(self, name: str, decide: Callable[[State], Fact]) -> hosts_pb2.Host:
         """Write what was decided, and show the host when health has heeded it, or soon after."""

@@ -153,9 +153,25 @@ def report(
         int,
         typer.Option(parser=parsing.duration, metavar="TIME", help="How far back: 7d.", show_default="the window"),
     ] = 0,
+    week: Annotated[
+        bool, typer.Option("--weekly", help="The last seven whole days, with users and hosts, as Markdown.")
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="With --weekly: a page that can be mailed.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", metavar="FILE", help="With --weekly: the Markdown as a file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what each budget was owed (its share, up to its demand) and what was delivered."""
+    if week:
+        if since:
+            raise typer.BadParameter("--weekly is of the last seven whole days: leave --since out")
+        _tell_week(path, html=html, markdown=markdown, as_json=as_json)
+        return
+    if html or markdown:
+        raise typer.BadParameter("--html and --markdown are of --weekly: add it")
     now = words.now_ms()
     with connect() as client:
         answer = client.budget_report(since_ms=now - since if since else 0, until_ms=now if since else 0, path=path)
@@ -167,6 +183,21 @@ def report(
     print(f"GPU-hours from {words.exact_clock(answer.since_ms)} to {words.exact_clock(answer.until_ms)}")
     rows = [_report_row(row) for row in answer.rows]
     print_table(Table(columns=REPORT_COLUMNS, rows=rows), empty="No budgets.")
+
+
+def _tell_week(path: str, *, html: Path | None, markdown: Path | None, as_json: bool) -> None:
+    from tenure.cli import weekly
+    from tenure.cli.files import writable
+
+    for file, field in ((html, "--html"), (markdown, "--markdown")):
+        if file is not None:
+            writable(file, field=field)
+    with connect() as client:
+        told = weekly.ask(client, path)
+    if html or markdown or not as_json:
+        weekly.tell(told, html=html, markdown=markdown)
+    if as_json:
+        print_json(weekly.document(told))
 
 
 def is_within(path: str, above: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 from clickhouse_connect.driver import Client
 
-from tenure.clickhouse.window import read_account
+from tenure.clickhouse.window import Usage, read_account
 from tenure.domain.ids import BudgetPath
 from tenure.domain.tree import lineage
 from tenure.domain.units import GpuMillis, Millis
@@ -60,6 +60,19 @@ def budget_report(client: Client, since_ms: Millis, until_ms: Millis, path: str 
         BudgetRow(path=budget, leaf=tree.get(budget, budget not in inner), **amounts[budget])
         for budget in _below(sorted(amounts), path)
     ]
+
+
+def users_report(client: Client, since_ms: Millis, until_ms: Millis, path: str = "") -> list[Usage]:
+    """What each user got of the budgets at and below `path` (empty: all) over [since_ms, until_ms).
+
+    Who had most delivered comes first, then who had most unallocated, then by budget and name.
+    """
+    usages = read_account(client, since_ms, until_ms)
+    chosen = set(_below({usage.budget for usage in usages}, path))
+    return sorted(
+        (usage for usage in usages if usage.budget in chosen),
+        key=lambda usage: (-usage.charged_gpu_ms, -usage.unallocated_gpu_ms, usage.budget, usage.user),
+    )
 
 
 _OWED = """

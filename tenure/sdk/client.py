@@ -265,12 +265,15 @@ class Client:
         return self._call(self._budgets.History, budgets_pb2.BudgetHistoryRequest(path=path))
 
     def budget_report(
-        self, *, since_ms: int = 0, until_ms: int = 0, path: str = ""
+        self, *, since_ms: int = 0, until_ms: int = 0, path: str = "", users: bool = False
     ) -> "budgets_pb2.BudgetReportResponse":
-        """Owed and delivered per budget. 0 for `since_ms` and `until_ms`: the lookback window up to now."""
+        """Owed and delivered per budget. 0 for `since_ms` and `until_ms`: the lookback window up to now.
+
+        `users`: and who used it.
+        """
         from tenure.v1 import budgets_pb2
 
-        request = budgets_pb2.BudgetReportRequest(since_ms=since_ms, until_ms=until_ms, path=path)
+        request = budgets_pb2.BudgetReportRequest(since_ms=since_ms, until_ms=until_ms, path=path, users=users)
         return self._call(self._budgets.Report, request)
 
     def hosts(self, *, states: Iterable[str] = ()) -> "hosts_pb2.ListHostsResponse":
@@ -305,11 +308,11 @@ class Client:
 
         return self._call(self._hosts.Resume, hosts_pb2.ResumeHostRequest(host=host, user=user, comment=comment)).host
 
-    def host_report(self, *, since_ms: int = 0) -> "hosts_pb2.HostReportResponse":
-        """Availability, incidents and their causes since an instant (0: the last seven days)."""
+    def host_report(self, *, since_ms: int = 0, until_ms: int = 0) -> "hosts_pb2.HostReportResponse":
+        """Availability, incidents and their causes over a stretch of the past (0 and 0: the last seven days)."""
         from tenure.v1 import hosts_pb2
 
-        return self._call(self._hosts.Report, hosts_pb2.HostReportRequest(since_ms=since_ms))
+        return self._call(self._hosts.Report, hosts_pb2.HostReportRequest(since_ms=since_ms, until_ms=until_ms))
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return (*self._credentials.metadata(self.address), *trace_metadata())

@@ -351,22 +351,26 @@ class BudgetReportRequest(_message.Message):
     SINCE_MS_FIELD_NUMBER: _builtins.int
     UNTIL_MS_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
+    USERS_FIELD_NUMBER: _builtins.int
     since_ms: _builtins.int
     """Defaults: the lookback window up to now. At most ten years: the answer says from when on it is."""
     until_ms: _builtins.int
     """The end of that time; 0: now."""
     path: _builtins.str
     """A budget and everything below it; empty: all."""
+    users: _builtins.bool
+    """Whether to say who used it, too."""
     def __init__(
         self,
         *,
         since_ms: _builtins.int = ...,
         until_ms: _builtins.int = ...,
         path: _builtins.str = ...,
+        users: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "since_ms", b"since_ms", "until_ms", b"until_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "since_ms", b"since_ms", "until_ms", b"until_ms", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -382,6 +386,7 @@ class BudgetReportResponse(_message.Message):
     SINCE_MS_FIELD_NUMBER: _builtins.int
     UNTIL_MS_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
+    USERS_FIELD_NUMBER: _builtins.int
     since_ms: _builtins.int
     """The time it is about."""
     until_ms: _builtins.int
@@ -392,6 +397,10 @@ class BudgetReportResponse(_message.Message):
     def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___BudgetReportRow]:
         """One a budget."""
 
+    @_builtins.property
+    def users(self) -> _containers.RepeatedCompositeFieldContainer[Global___UserUsage]:
+        """With users: who used it, who had most delivered first. At most a thousand."""
+
     def __init__(
         self,
         *,
@@ -399,14 +408,53 @@ class BudgetReportResponse(_message.Message):
         since_ms: _builtins.int = ...,
         until_ms: _builtins.int = ...,
         position: _builtins.int = ...,
+        users: _abc.Iterable[Global___UserUsage] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "rows", b"rows", "since_ms", b"since_ms", "until_ms", b"until_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "rows", b"rows", "since_ms", b"since_ms", "until_ms", b"until_ms", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BudgetReportResponse: _TypeAlias = BudgetReportResponse  # noqa: Y015
+
+@_typing.final
+class UserUsage(_message.Message):
+    """What one user got of one budget."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    BUDGET_FIELD_NUMBER: _builtins.int
+    DELIVERED_GPU_MS_FIELD_NUMBER: _builtins.int
+    UNALLOCATED_GPU_MS_FIELD_NUMBER: _builtins.int
+    REFUNDED_GPU_MS_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    """The user."""
+    budget: _builtins.str
+    """The budget, a leaf."""
+    delivered_gpu_ms: _builtins.int
+    """What was charged: occupancy of their allocated runs, less refunds."""
+    unallocated_gpu_ms: _builtins.int
+    """Occupancy of their unallocated runs: free."""
+    refunded_gpu_ms: _builtins.int
+    """Work lost to host faults, not charged (P2)."""
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        budget: _builtins.str = ...,
+        delivered_gpu_ms: _builtins.int = ...,
+        unallocated_gpu_ms: _builtins.int = ...,
+        refunded_gpu_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "delivered_gpu_ms", b"delivered_gpu_ms", "refunded_gpu_ms", b"refunded_gpu_ms", "unallocated_gpu_ms", b"unallocated_gpu_ms", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UserUsage: _TypeAlias = UserUsage  # noqa: Y015
 
 @_typing.final
 class BudgetReportRow(_message.Message):

@@ -383,16 +383,20 @@ class HostReportRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SINCE_MS_FIELD_NUMBER: _builtins.int
+    UNTIL_MS_FIELD_NUMBER: _builtins.int
     since_ms: _builtins.int
     """From this instant on; 0 for the last seven days."""
+    until_ms: _builtins.int
+    """The end of that time; 0: now."""
     def __init__(
         self,
         *,
         since_ms: _builtins.int = ...,
+        until_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["since_ms", b"since_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["since_ms", b"since_ms", "until_ms", b"until_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -22,6 +22,7 @@ from services.gateway.server import EMBEDDED, REQUEST_BYTES_MAX, Server
 from services.gateway.shell import ROLE
 from services.gateway.state import State
 from tenure.clickhouse.report import BudgetRow
+from tenure.clickhouse.window import Usage
 from tenure.domain.host import HostSpec, HostState
 from tenure.domain.ids import BudgetPath, FactId, HostId, JobId, Position, UserName
 from tenure.domain.job import Placement, ReplicaPlace
@@ -96,6 +97,9 @@ class NoHistory:
     async def report(self, *, since: int, until: int, path: str) -> Sequence[BudgetRow]:
         raise Away("ClickHouse is away")
 
+    async def users(self, *, since: int, until: int, path: str) -> Sequence[Usage]:
+        raise Away("ClickHouse is away")
+
 
 class LogHistory:
     """The same answers as the database gives, from the log itself: which facts name the job."""
@@ -110,6 +114,9 @@ class LogHistory:
         return [recorded for recorded in await read_all(self.log) if getattr(recorded.fact, "job", None) == job]
 
     async def report(self, *, since: int, until: int, path: str) -> Sequence[BudgetRow]:
+        return []
+
+    async def users(self, *, since: int, until: int, path: str) -> Sequence[Usage]:
         return []
 
 

@@ -18,7 +18,7 @@ from services.journal.batch import Batch, begin
 from services.journal.writer import Writer
 from tenure.clickhouse.connect import connect
 from tenure.clickhouse.migrate import MIGRATIONS, migrate, read_migrations
-from tenure.clickhouse.report import BudgetRow, budget_report
+from tenure.clickhouse.report import BudgetRow, budget_report, users_report
 from tenure.clickhouse.story import complete_position, export, story, visible_position
 from tenure.clickhouse.window import Usage, read_window, read_window_at
 from tenure.domain.ids import JobId, Position
@@ -175,6 +175,19 @@ def test_a_refund_takes_back_what_the_host_fault_cost(client: Client) -> None:
     assert (usage.charged_gpu_ms, usage.refunded_gpu_ms) == (8 * (HOUR - 300_000), 8 * 900_000)
     [edge] = read_window(client, T0, T0 + HOUR - 100_000)
     assert (edge.charged_gpu_ms, edge.refunded_gpu_ms) == (8 * (HOUR - 300_000), 8 * 200_000)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_who_used_a_budget_adds_up_to_what_it_got(client: Client, seed: int) -> None:
+    write(client, busy_lab(seed).recorded, size=50)
+    window = (T0 + HOUR // 3, T0 + 7 * HOUR)
+    users = users_report(client, *window)
+    assert users and users == sorted(users, key=lambda one: (-one.charged_gpu_ms, -one.unallocated_gpu_ms, one.budget))
+    for row in budget_report(client, *window):
+        mine = users_report(client, *window, row.path)
+        assert row.delivered_gpu_ms == sum(one.charged_gpu_ms for one in mine)
+        assert row.unallocated_gpu_ms == sum(one.unallocated_gpu_ms for one in mine)
+        assert row.refunded_gpu_ms == sum(one.refunded_gpu_ms for one in mine)
 
 
 def test_how_busy_the_gpus_were(client: Client) -> None:

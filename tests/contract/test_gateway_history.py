@@ -125,6 +125,11 @@ def test_a_report_covers_the_budgets_at_and_below_a_path(clickhouse: Server, cli
         assert report.position == rig.loop.state.position
         long = await rig.budgets.Report(budgets_pb2.BudgetReportRequest(since_ms=1))
         assert long.until_ms - long.since_ms == 3_653 * 86_400_000, "no more hours than the database can bear"
+        assert not report.users, "who used it is told when it is asked"
+        await run_and_finish(rig, await rig.submit(), "h000")
+        told = await rig.budgets.Report(budgets_pb2.BudgetReportRequest(since_ms=1, users=True))
+        delivered = {row.path: row.delivered_gpu_ms for row in told.rows}
+        assert sum(one.delivered_gpu_ms for one in told.users) == delivered["science"]
         report = await rig.budgets.Report(budgets_pb2.BudgetReportRequest(path="science/bio"))
         assert [row.path for row in report.rows] == ["science/bio"]
         assert report.rows[0].entitlement_gpu_ms > 0

@@ -368,6 +368,19 @@ def test_bad_questions_about_budgets_are_refused() -> None:
     play(MemoryUnderTest(), scenario)
 
 
+def test_a_report_on_hosts_ends_when_it_is_told_to() -> None:
+    async def scenario(rig: Rig) -> None:
+        now = rig.gateway.now()
+        asked = hosts_pb2.HostReportRequest(since_ms=now - 20_000, until_ms=now - 10_000)
+        told = await rig.hosts.Report(asked)
+        assert (told.since_ms, told.until_ms) == (asked.since_ms, asked.until_ms)
+        for until in (now - 20_000, now + 3_600_000, -1):
+            bad = rig.hosts.Report(hosts_pb2.HostReportRequest(since_ms=now - 20_000, until_ms=until))
+            await refused(bad, "INVALID_ARGUMENT", "until_ms", "or 0 for now")
+
+    play(MemoryUnderTest(), scenario)
+
+
 def test_a_draining_host_says_when_it_will_be_empty_and_what_it_waits_for(log_under_test: LogUnderTest) -> None:
     async def scenario(rig: Rig) -> None:
         job, now = await rig.submit(), rig.gateway.now()

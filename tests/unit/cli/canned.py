@@ -20,6 +20,7 @@ class Canned:
     budgets: list[budgets_pb2.Budget] = field(default_factory=list)
     changes: list[budgets_pb2.BudgetChange] = field(default_factory=list)
     report_rows: list[budgets_pb2.BudgetReportRow] = field(default_factory=list)
+    users: list[budgets_pb2.UserUsage] = field(default_factory=list)
     hosts: list[hosts_pb2.Host] = field(default_factory=list)
     steps: list[jobs_pb2.Step] = field(default_factory=list)
     pools: list[hosts_pb2.PoolFragmentation] = field(default_factory=list)
@@ -135,7 +136,11 @@ class _Budgets(budgets_pb2_grpc.BudgetsServicer):
     def Report(self, request, context):  # noqa: N802
         self.canned.take("Report", request, context)
         return budgets_pb2.BudgetReportResponse(
-            rows=self.canned.report_rows, since_ms=NOW - 3_600_000, until_ms=NOW, position=5
+            rows=self.canned.report_rows,
+            since_ms=request.since_ms or NOW - 3_600_000,
+            until_ms=request.until_ms or NOW,
+            position=5,
+            users=self.canned.users if request.users else (),
         )
 
 
