@@ -35,7 +35,11 @@ def forecast(payload: bytes, folding: Folding, *, now: Millis, bounds: Bounds | 
     gpus = sum(host.spec.gpus for host in core.hosts.values() if host.state is HostState.HEALTHY) or 1
     starts = by_job(drawn, [beyond(one, began_at=now, gpus=gpus) for one in drawn])
     followed = Counter(job for one in drawn for job in one.starts)
-    jobs = [told(job, instants, followed=2 * followed[job] >= len(drawn), now=now) for job, instants in starts.items()]
+    promised = {job: reservation.latest_start for job, reservation in core.reservations.items()}
+    jobs = [
+        told(job, instants, followed=2 * followed[job] >= len(drawn), now=now, promised=promised.get(job))
+        for job, instants in starts.items()
+    ]
     return Forecast(
         made_at=now,
         position=whole.position,
@@ -46,15 +50,21 @@ def forecast(payload: bytes, folding: Folding, *, now: Millis, bounds: Bounds | 
     )
 
 
-def told(job: JobId, instants: Sequence[Millis], *, followed: bool, now: Millis) -> JobForecast:
-    """What is said of a job that starts at these instants in as many futures."""
+def told(
+    job: JobId, instants: Sequence[Millis], *, followed: bool, now: Millis, promised: Millis | None = None
+) -> JobForecast:
+    """What is said of a job that starts at these instants in as many futures.
+
+    `promised`: its latest start (P8). A promise is kept, so nothing later is said, while it is still to come.
+    """
     late = now + round((at_quantile(instants, 0.9) - now) * (LATER_FOLLOWED if followed else LATER_BY_RATE))
+    end = promised if promised is not None and promised > now else max(*instants, late)
     return JobForecast(
         job=job,
-        earliest=min(instants),
-        p50=at_quantile(instants, 0.5),
-        p90=late,
-        latest=max(*instants, late),
+        earliest=min(*instants, end),
+        p50=min(at_quantile(instants, 0.5), end),
+        p90=min(late, end),
+        latest=end,
         followed=followed,
     )
 

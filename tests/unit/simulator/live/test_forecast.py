@@ -3,7 +3,7 @@
 import pytest
 
 from simulator.live.book import Arrival, Book
-from simulator.live.forecast import LATER_FOLLOWED, at_quantile, forecast
+from simulator.live.forecast import LATER_FOLLOWED, at_quantile, forecast, told
 from simulator.live.future import Bounds, arrivals
 from simulator.live.state import read
 from simulator.live.thinning import queue_of, thin
@@ -125,6 +125,15 @@ def test_what_comes_is_what_came_a_week_or_a_day_before() -> None:
     assert day == [4 * HOUR, 23 * HOUR, 28 * HOUR, 47 * HOUR]
     young = Book(since=now - HOUR, arrivals=came)
     assert list(arrivals(young, now=now, day_before=True, horizon_ms=7 * DAY)) == []
+
+
+def test_nothing_later_is_said_than_what_is_promised() -> None:
+    job, instants = JobId("1"), (10 * MINUTE, 20 * MINUTE, 40 * MINUTE)
+    free = told(job, instants, followed=True, now=0)
+    assert (free.p50, free.p90, free.latest) == (20 * MINUTE, 50 * MINUTE, 50 * MINUTE)
+    kept = told(job, instants, followed=True, now=0, promised=15 * MINUTE)
+    assert (kept.earliest, kept.p50, kept.p90, kept.latest) == (10 * MINUTE, *[15 * MINUTE] * 3)
+    assert told(job, instants, followed=True, now=16 * MINUTE, promised=15 * MINUTE).p90 > 40 * MINUTE, "it is broken"
 
 
 def test_quantiles_are_instants_by_which_so_much_has_come() -> None:
