@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from services.console.callers import Callers, Who
 from services.console.gateway import Gateway, NoAnswer
-from services.console.history import History
+from services.console.history import History, Rows
 from services.console.sharing import Shared
 from services.console.tables import Table
 from tenure.domain.refusal import Refusal
@@ -23,6 +23,9 @@ R = TypeVar("R")
 
 MOMENT_S = 0.2
 """So old an answer of the gateway may be that several pages share."""
+PATIENCE_S = 0.3
+FORECAST_S, FORECAST_WAIT_S = 5.0, 0.05
+"""So old a forecast may be; so long the queue waits for one."""
 REPORT_S = 10.0
 """So old one may be that is read from ClickHouse."""
 TEXT_MAX = 200
@@ -92,14 +95,53 @@ class Asked:
         request = jobs_pb2.GetJobRequest(job_id=job_id)
         return (await self.share("job", self.console.gateway.jobs.Get, request)).job
 
+    async def foreseen(self, request: jobs_pb2.ListJobsRequest) -> Mapping[str, jobs_pb2.Job]:
+        """The waiting ones of these jobs with when they will start, by id; without those that nobody can tell of yet.
+
+        A forecast takes its time: a page shows the one before meanwhile.
+        """
+        question = jobs_pb2.ListJobsRequest()
+        question.CopyFrom(request)
+        question.forecast = True
+        del question.states[:]
+        question.states.append("queued")
+        jobs, token = self.console.gateway.jobs.List, self.who.token
+        try:
+            answer = await self.console.shared.latest(
+                ("forecast", question.SerializeToString(deterministic=True)),
+                lambda: self.console.gateway.call(jobs, question, token=token),
+                keep_s=FORECAST_S,
+                wait_s=self.patience_s and FORECAST_WAIT_S,
+            )
+        except NoAnswer:
+            return {}
+        return {} if answer is None else {job.job_id: job for job in answer.jobs if job.forecast_start_p50_ms}
+
     async def tree(self) -> budgets_pb2.GetTreeResponse:
         """The budgets."""
         return await self.share("tree", self.console.gateway.budgets.GetTree, budgets_pb2.GetTreeRequest())
 
-    async def report(self, *, since: int, until: int, path: str) -> budgets_pb2.BudgetReportResponse:
-        """What budgets were owed and got."""
+    @property
+    def patience_s(self) -> float | None:
+        """How long a page waits for ClickHouse before it is shown without; an export waits for all of it."""
+        return None if self.request.query_params.get("format", "html") != "html" else PATIENCE_S
+
+    async def rows(self, sql: str, *, about: str, keep_s: float = REPORT_S, **parameters: object) -> "Rows | None":
+        """Rows of ClickHouse; None: they are being read. Raises `NoAnswer`."""
+        self.check_may_look()
+        return await self.console.history.rows(sql, parameters, keep_s=keep_s, about=about, wait_s=self.patience_s)
+
+    async def report(self, *, since: int, until: int, path: str) -> "budgets_pb2.BudgetReportResponse | None":
+        """What budgets were owed and got; None: it is being read."""
+        self.check_may_look()
         request = budgets_pb2.BudgetReportRequest(since_ms=since, until_ms=until, path=path)
-        return await self.share("report", self.console.gateway.budgets.Report, request, keep_s=REPORT_S)
+        report, token = self.console.gateway.budgets.Report, self.who.token
+        return await self.console.shared.latest(
+            ("report", path, until - since),
+            lambda: self.console.gateway.call(report, request, token=token),
+            keep_s=REPORT_S,
+            wait_s=self.patience_s,
+        )
 
     async def hosts(self) -> hosts_pb2.ListHostsResponse:
         """The hosts."""
@@ -115,11 +157,15 @@ class Asked:
         also: Hashable = None,
     ) -> A:
         """An answer that all who may look may have. `also`: what it follows from beside the request."""
-        if Right.LOOK not in self.who.rights:
-            raise NoAnswer("PERMISSION_DENIED", f"{self.who.user} may not look at jobs, budgets and hosts")
+        self.check_may_look()
         gateway, token = self.console.gateway, self.who.token
         key = (name, request.SerializeToString(deterministic=True), also)
         return await self.console.shared.get(key, lambda: gateway.call(method, request, token=token), keep_s=keep_s)
+
+    def check_may_look(self) -> None:
+        """Raise `NoAnswer` for who may not see what all who may look see."""
+        if Right.LOOK not in self.who.rights:
+            raise NoAnswer("PERMISSION_DENIED", f"{self.who.user} may not look at jobs, budgets and hosts")
 
     async def do(self, method: "grpc.aio.UnaryUnaryMultiCallable[Q, A]", request: Q) -> A:
         """A call of the caller's own. Raises `NoAnswer`."""

@@ -25,10 +25,18 @@ class History:
         self._client: Client | None = None
         self._connecting = Lock()
 
-    async def rows(self, sql: str, parameters: Mapping[str, object], *, keep_s: float) -> Rows:
-        """The rows of a query, which names its parameters (a tuple is an array). Raises `NoAnswer`."""
-        key = (sql, tuple(sorted(parameters.items())))
-        return await self._shared.get(key, lambda: asyncio.to_thread(self._ask, sql, parameters), keep_s=keep_s)
+    async def rows(
+        self, sql: str, parameters: Mapping[str, object], *, keep_s: float, about: str, wait_s: float | None
+    ) -> Rows | None:
+        """The rows of a query, which names its parameters (a tuple is an array). Raises `NoAnswer`.
+
+        `about`: of which stretch of time, in words; one like it that ended a little earlier is told while this one is
+        read for more than `wait_s` seconds. None: there is none yet.
+        """
+        of = tuple(sorted((name, value) for name, value in parameters.items() if name not in ("since", "until")))
+        return await self._shared.latest(
+            (sql, about, of), lambda: asyncio.to_thread(self._ask, sql, parameters), keep_s=keep_s, wait_s=wait_s
+        )
 
     def _ask(self, sql: str, parameters: Mapping[str, object]) -> Rows:
         if not self._url:

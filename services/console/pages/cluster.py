@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from services.console import questions
-from services.console.asked import REPORT_S, Asked, Page
+from services.console.asked import Asked, Page
 from services.console.gateway import NoAnswer
 from services.console.history import Rows
 from services.console.pages.job import words_of_hosts
@@ -132,10 +132,10 @@ async def show(asked: Asked) -> Page:
 
 async def _held(asked: Asked, since: Millis, until: Millis) -> tuple[Rows, str]:
     try:
-        window = {"since": since, "until": until}
-        return await asked.console.history.rows(questions.TIMELINE, window, keep_s=REPORT_S), ""
+        rows = await asked.rows(questions.TIMELINE, about=f"{until - since} ms", since=since, until=until)
     except NoAnswer as away:
-        return [], away.said
+        return [], f"What hosts held cannot be read now: {away.said}"
+    return ([], "What hosts held is being read.") if rows is None else (rows, "")
 
 
 def colours_of(budgets: Sequence[str]) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from services.console import words
-from services.console.asked import Asked, Page
+from services.console.asked import FORECAST_S, Asked, Page
 from services.console.gateway import NoAnswer
 from services.console.pages.queue import OVER, RUNNING, WAITING
 from services.console.standing import standing_of
@@ -53,7 +53,7 @@ async def show(asked: Asked) -> Page:
     """The page."""
     job_id = asked.request.path_params["job"]
     job, tree = await asked.job(job_id), await asked.tree()
-    story, trouble = await _story(asked, job)
+    story, answer, trouble = await _story(asked, job)
     spec = job.spec
     budget = next((each for each in tree.budgets if each.path == spec.budget), None)
     standing = None if budget is None else standing_of(budget)
@@ -70,6 +70,7 @@ async def show(asked: Asked) -> Page:
             Table(name="waits_for", caption="It waits for", columns=IN_THE_WAY, rows=rows, key="run_id", empty=empty)
         )
     facts = _facts(job)
+    expected = await _expected(asked, job)
     now = time.time_ns() // 1_000_000
     protected = run is not None and run.protected_until_ms > now
     charged = job.charged_gpu_ms // (HOUR // 100)  # as exactly as it is shown
@@ -78,12 +79,25 @@ async def show(asked: Asked) -> Page:
         title=spec.name or job_id,
         template="job.html",
         tables=tables,
-        seen=[job.state, job.rank, job.latest_start_ms, facts, trouble, _why(job), protected, charged],
+        seen=[
+            job.state,
+            job.rank,
+            job.latest_start_ms,
+            facts,
+            trouble,
+            _why(job),
+            protected,
+            charged,
+            answer,
+            list(expected),
+        ],
         context={
             "live": job.state not in OVER,
             "job": job,
             "facts": facts,
             "why": _why(job),
+            "answer": answer,
+            "expected": expected,
             "run": run if run is not None and run.started_at_ms else None,
             "protected": protected,
             "running": job.state in RUNNING,
@@ -150,8 +164,8 @@ async def _bytes(
         return  # the browser asks again from where it broke off
 
 
-async def _story(asked: Asked, job: jobs_pb2.Job) -> tuple[list[jobs_pb2.Step], str]:
-    """The steps, read again when the job has changed; and why there are none."""
+async def _story(asked: Asked, job: jobs_pb2.Job) -> tuple[list[jobs_pb2.Step], list[str], str]:
+    """The steps and the answer in sentences, read again when the job has changed; and why there are none."""
     request = jobs_pb2.ExplainJobRequest(job_id=job.job_id)
     told = jobs_pb2.Job()
     told.CopyFrom(job)
@@ -167,8 +181,26 @@ async def _story(asked: Asked, job: jobs_pb2.Job) -> tuple[list[jobs_pb2.Step], 
     except NoAnswer as away:
         if away.status < 500:
             raise
-        return [], away.said
-    return list(answer.steps), ""
+        return [], [], away.said
+    return list(answer.steps), list(answer.answer), ""
+
+
+async def _expected(asked: Asked, job: jobs_pb2.Job) -> tuple[int, int]:
+    """When it will have started in half of the futures that were tried, and in nine of ten; 0: nobody can tell."""
+    if job.state != "queued":
+        return 0, 0
+    request = jobs_pb2.GetJobRequest(job_id=job.job_id, forecast=True)
+    get, token = asked.console.gateway.jobs.Get, asked.who.token
+    try:
+        answer = await asked.console.shared.latest(
+            ("expected", job.job_id),
+            lambda: asked.console.gateway.call(get, request, token=token),
+            keep_s=FORECAST_S,
+            wait_s=asked.patience_s,
+        )
+    except NoAnswer:
+        return 0, 0
+    return (0, 0) if answer is None else (answer.job.forecast_start_p50_ms, answer.job.forecast_start_p90_ms)
 
 
 def _facts(job: jobs_pb2.Job) -> list[tuple[str, str]]:

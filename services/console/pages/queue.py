@@ -22,6 +22,8 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
 """What `view` in the address chooses."""
 TITLES = {"live": "Running and waiting", "running": "Running", "queued": "Waiting", "over": "Over", "all": "All"}
 SIZES = (25, 50, 100, 250, 500)
+FORESEEN_MAX = 1_000
+"""Pages that begin deeper in the queue are shown without forecasts: those would be read for all jobs before."""
 DEEPEST = 100_000
 """The gateway lists so many jobs at most."""
 
@@ -48,6 +50,15 @@ COLUMNS = (
         below="start_basis",
     ),
     Column(
+        key="forecast_start_p50_ms",
+        title="Expected in",
+        kind=Kind.UNTIL,
+        says="In half of the futures that were tried it has started by then",
+    ),
+    Column(
+        key="forecast_start_p90_ms", title="Nine of ten in", kind=Kind.UNTIL, says="In nine of ten of those futures"
+    ),
+    Column(
         key="protected_until_ms", title="Protected for", kind=Kind.UNTIL, says="So long nothing preempts its run (P5)"
     ),
     Column(key="why", title="Why", wide=True),
@@ -64,11 +75,13 @@ async def show(asked: Asked) -> Page:
     limit = DEEPEST if exported else number * size
     request = jobs_pb2.ListJobsRequest(states=VIEWS[view], budget=budget, user=user, limit=limit)
     answer, tree = await asked.jobs(request), await asked.tree()
+    waits = any(job.state == "queued" for job in answer.jobs[0 if exported else (number - 1) * size :])
+    foreseen = await asked.foreseen(request) if waits and (exported or limit <= FORESEEN_MAX) else {}
     counts = {state: answer.counts[state] for state in answer.counts}
     total = sum(counts.get(state, 0) for state in VIEWS[view])
     first = 0 if exported else (number - 1) * size
     standing = standings(tree)
-    rows = [row_of(job, standing.get(job.spec.budget)) for job in answer.jobs[first:]]
+    rows = [row_of(job, standing.get(job.spec.budget), foreseen.get(job.job_id)) for job in answer.jobs[first:]]
     table = Table(
         name="jobs", caption=TITLES[view], columns=COLUMNS, rows=rows, key="job", empty=_empty(view, budget, user)
     )
@@ -106,8 +119,8 @@ async def show(asked: Asked) -> Page:
     )
 
 
-def row_of(job: jobs_pb2.Job, standing: Standing | None) -> Row:
-    """A job as a row."""
+def row_of(job: jobs_pb2.Job, standing: Standing | None, foreseen: jobs_pb2.Job | None) -> Row:
+    """A job as a row; `foreseen`: the same with a forecast."""
     spec, run = job.spec, job.runs[-1] if job.runs else None
     running = job.state in RUNNING and run is not None
     waiting = job.state in WAITING
@@ -126,6 +139,8 @@ def row_of(job: jobs_pb2.Job, standing: Standing | None) -> Row:
         "ahead_gpu_ms": None if standing is None else standing.ahead_gpu_ms,
         "start_ms": (job.latest_start_ms or None) if waiting else None,
         "start_basis": "promised" if waiting and job.latest_start_ms else "",
+        "forecast_start_p50_ms": None if foreseen is None else foreseen.forecast_start_p50_ms or None,
+        "forecast_start_p90_ms": None if foreseen is None else foreseen.forecast_start_p90_ms or None,
         "protected_until_ms": (run.protected_until_ms or None) if running and run and spec.min_runtime_ms else None,
         "why": "" if job.state in RUNNING else words.why(job.why, gpu_type=spec.gpu_type),
     }

@@ -77,6 +77,24 @@ def test_what_is_kept_is_bounded() -> None:
     play(scenario)
 
 
+def test_the_answer_before_is_told_while_a_new_one_takes_its_time() -> None:
+    async def scenario(shared: Shared, question: Question, now: list[float]) -> None:
+        assert await shared.latest("a", question, keep_s=1, wait_s=0.001) is None, "there is none yet"
+        question.may_answer.set()
+        assert await shared.latest("a", question, keep_s=1, wait_s=None) == 1
+        question.may_answer.clear()
+        now[0] = 1.0
+        assert await shared.latest("a", question, keep_s=1, wait_s=0.001) == 1 and question.asked == 2
+        question.may_answer.set()
+        assert await shared.latest("a", question, keep_s=1, wait_s=None) == 2
+        question.trouble = ValueError("away")
+        now[0] = 2.0
+        with pytest.raises(ValueError, match="away"):
+            await shared.latest("a", question, keep_s=1, wait_s=None)
+
+    play(scenario)
+
+
 def test_a_question_that_raises_at_once_is_trouble_too() -> None:
     async def scenario(shared: Shared, question: Question, now: list[float]) -> None:
         async def broken() -> int:
