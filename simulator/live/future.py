@@ -50,7 +50,7 @@ class Bounds:
 
 
 USUAL = Bounds()
-LONG = Bounds(facts=1_500, queue=500)
+LONG = Bounds(facts=1_500, queue=500, draws=3)
 """For queues that are longer than `USUAL` follows: a decision costs what the queue is long."""
 
 

@@ -239,6 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "futures": USUAL.draws,
         "facts_of_each": USUAL.facts,
         "jobs_followed": USUAL.queue,
+        "futures_of_a_long_queue": LONG.draws,
         "facts_of_each_of_a_long_queue": LONG.facts,
         "jobs_followed_of_a_long_queue": LONG.queue,
     }

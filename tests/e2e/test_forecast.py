@@ -67,3 +67,18 @@ def test_without_its_process_the_queue_is_told_all_the_same(system: CommandLine)
     until(lambda: system.children()["forecast"] != killed, "another process")
     jobs.append(submit(system, gpus=4))
     with_forecast(system, jobs)
+
+
+def test_an_explanation_says_what_would_start_at_once(system: CommandLine) -> None:
+    runs = system.submit("--", "sleep", "1000", min_runtime="1h", gpus=2)
+    until(lambda: system.state(runs) == "running", "the first job to run")
+    waits = system.submit("--", "sleep", "1000", min_runtime="1h", gpus=4)
+
+    def told() -> dict[str, Any] | None:
+        answer: dict[str, Any] = system.json("why", waits)
+        return answer if answer["alternatives"] and answer["forecast"] else None
+
+    answer = until(told, "what would change its start")
+    outcomes = {each["change"]: each["outcome"] for each in answer["alternatives"]}
+    assert outcomes["2 GPUs instead of 4"] == "now"
+    assert "2 GPUs instead of 4" in system.ask("why", waits)
