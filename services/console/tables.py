@@ -29,6 +29,8 @@ class Kind(StrEnum):
     """The same, as how long ago."""
     UNTIL = "until"
     """The same, as how long it still is."""
+    BAND = "band"
+    """From one such to another, which stands in `below`."""
     LENGTH = "length"
     """Milliseconds."""
     STATE = "state"

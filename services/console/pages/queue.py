@@ -35,28 +35,20 @@ COLUMNS = (
     Column(key="gpus", title="GPUs", kind=Kind.NUMBER, below="shape", says="Of all replicas"),
     Column(key="contract", title="Contract", says="Minimum runtime: so long nothing preempts a run"),
     Column(key="since_ms", title="For", kind=Kind.SINCE, says="Since it runs, waits, or is over"),
-    Column(key="ratio", title="Ratio", kind=Kind.RATIO, says="Of its budget: the lowest goes first (P3)"),
     Column(
-        key="ahead_gpu_ms",
-        title="Budget is",
-        kind=Kind.AHEAD,
-        says="GPU-hours that its budget is ahead of its share of the window, or behind it",
+        key="ratio",
+        title="Ratio",
+        kind=Kind.RATIO,
+        below="ahead_gpu_ms",
+        says="Of its budget: the lowest goes first (P3). Below it the GPU-hours ahead of its share, or behind it",
     ),
-    Column(
-        key="start_ms",
-        title="Starts within",
-        kind=Kind.UNTIL,
-        says="The latest start that it was promised (P8), else when it is expected to start",
-        below="start_basis",
-    ),
+    Column(key="start_ms", title="Starts within", kind=Kind.UNTIL, says="The latest start that it was promised (P8)"),
     Column(
         key="forecast_start_p50_ms",
         title="Expected in",
-        kind=Kind.UNTIL,
-        says="In half of the futures that were tried it has started by then",
-    ),
-    Column(
-        key="forecast_start_p90_ms", title="Nine of ten in", kind=Kind.UNTIL, says="In nine of ten of those futures"
+        kind=Kind.BAND,
+        below="forecast_start_p90_ms",
+        says="Of the futures that were tried, half have started it by the first and nine of ten by the second",
     ),
     Column(
         key="protected_until_ms", title="Protected for", kind=Kind.UNTIL, says="So long nothing preempts its run (P5)"
@@ -138,7 +130,6 @@ def row_of(job: jobs_pb2.Job, standing: Standing | None, foreseen: jobs_pb2.Job 
         "ratio": None if standing is None else standing.ratio,
         "ahead_gpu_ms": None if standing is None else standing.ahead_gpu_ms,
         "start_ms": (job.latest_start_ms or None) if waiting else None,
-        "start_basis": "promised" if waiting and job.latest_start_ms else "",
         "forecast_start_p50_ms": None if foreseen is None else foreseen.forecast_start_p50_ms or None,
         "forecast_start_p90_ms": None if foreseen is None else foreseen.forecast_start_p90_ms or None,
         "protected_until_ms": (run.protected_until_ms or None) if running and run and spec.min_runtime_ms else None,
