@@ -9,6 +9,7 @@ from tenure.cli import (
     budgets,
     config,
     doctor,
+    follow,
     hosts,
     jobs,
     log,
@@ -34,8 +35,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_PARTS = (up, submit, queue, jobs, why, output, budgets, people, budget_import, hosts, serve, simulate, trace, log)
-for module in (*_PARTS, log_dead, log_restore, config, doctor, tokens):
+_PARTS = (up, submit, queue, jobs, why, follow, output, budgets, people, budget_import, hosts, serve, simulate, trace)
+for module in (*_PARTS, log, log_dead, log_restore, config, doctor, tokens):
     module.register(app)
 
 

@@ -1,0 +1,1 @@
+"""Following with real receivers."""
