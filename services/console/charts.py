@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from tenure.domain.units import DAY, HOUR, MINUTE, Millis
 
-WIDTH, HEIGHT = 900, 260
+WIDTH, HEIGHT = 600, 230
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 10, 26
 _NICE: tuple[float, ...] = (1.0, 2.0, 2.5, 5.0, 10.0)
 _TIME_STEPS = (5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY)

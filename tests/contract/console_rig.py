@@ -16,6 +16,7 @@ from services.console.options import parse_options
 from services.console.sharing import Shared
 from tests.contract.conftest import MemoryUnderTest
 from tests.contract.gateway_rig import LogHistory, Rig, play
+from tests.contract.own_clickhouse import Server
 from tests.contract.test_gateway_identity import NO_OS_USERS, People
 
 HOST = "127.0.0.1:7734"
@@ -101,6 +102,7 @@ def play_console(
     scenario: Callable[[Rig, Browser], Awaitable[None]],
     *,
     clock: Callable[[], float] | None = None,
+    database: Server | None = None,
     **options: Any,
 ) -> None:
     """Play a scenario with a gateway, and the console before it. Callers are known by their tokens alone.
@@ -116,7 +118,7 @@ def play_console(
         gateway, shared = Gateway(made), Shared(clock or (lambda: 100.0 * next(seconds)))
         console = Console(
             gateway=gateway,
-            history=History("", None, shared),
+            history=History(database.url, database.token_file, shared) if database else History("", None, shared),
             callers=Callers(gateway, shared, local_key=None, everybody=True),
             shared=shared,
         )
