@@ -59,16 +59,6 @@ async def show(asked: Asked) -> Page:
     standing = None if budget is None else standing_of(budget)
     run = job.runs[-1] if job.runs else None
     reserved = job.reservation if job.HasField("reservation") else None
-    tables = [
-        Table(name="runs", caption="Runs", columns=RUNS, rows=_runs(job), key="number", empty="It has not run yet."),
-        Table(name="story", caption="Story", columns=STORY, rows=_steps(story), key="position"),
-    ]
-    if reserved is not None:
-        rows = [_in_the_way(each) for each in reserved.waits_for]
-        empty = "Nothing is in the way any more."
-        tables.append(
-            Table(name="waits_for", caption="It waits for", columns=IN_THE_WAY, rows=rows, key="run_id", empty=empty)
-        )
     facts = _facts(job)
     expected = await _expected(asked, job)
     now = time.time_ns() // 1_000_000
@@ -78,7 +68,7 @@ async def show(asked: Asked) -> Page:
         section="queue",
         title=spec.name or job_id,
         template="job.html",
-        tables=tables,
+        tables=_tables(job, story, reserved),
         seen=[
             job.state,
             job.rank,
@@ -112,6 +102,20 @@ async def show(asked: Asked) -> Page:
             "output": _output_choice(asked, job),
         },
     )
+
+
+def _tables(job: jobs_pb2.Job, story: list[jobs_pb2.Step], reserved: jobs_pb2.Reservation | None) -> list[Table]:
+    tables = [
+        Table(name="runs", caption="Runs", columns=RUNS, rows=_runs(job), key="number", empty="It has not run yet."),
+        Table(name="story", caption="Story", columns=STORY, rows=_steps(story), key="position"),
+    ]
+    if reserved is not None:
+        rows = [_in_the_way(each) for each in reserved.waits_for]
+        empty = "Nothing is in the way any more."
+        tables.append(
+            Table(name="waits_for", caption="It waits for", columns=IN_THE_WAY, rows=rows, key="run_id", empty=empty)
+        )
+    return tables
 
 
 async def cancel(asked: Asked, _: dict[str, str]) -> str:
