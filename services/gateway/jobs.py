@@ -157,7 +157,7 @@ class Jobs(jobs_pb2_grpc.JobsServicer):
         )
         if entry is not None:
             explaining.fill(answer, entry, facts)
-        if known is not None and known.state is JobState.QUEUED:
+        if request.forecast and known is not None and known.state is JobState.QUEUED:
             await self._forecasts.fill(answer, known.job)
         return answer
 

@@ -69,15 +69,21 @@ STANDING_COLUMNS = (
 
 
 def show(answer: "jobs_pb2.ExplainJobResponse") -> None:
-    """Everything but the story. Nothing where an older gateway answers."""
+    """What is known of a job that waits, or of how it ended. Nothing where an older gateway answers."""
     for sentence in answer.answer:
         say(Cell(clean(sentence)))
-    if answer.HasField("forecast"):
-        say(Cell(_forecast(answer.forecast, now=words.now_ms())))
-    changes = [_change_row(one, now=words.now_ms()) for one in answer.alternatives]
-    _section("WHAT WOULD CHANGE IT", CHANGE_COLUMNS, changes, len(changes))
     if answer.HasField("before"):
         _show_before(answer.before)
+
+
+def show_forecast(answer: "jobs_pb2.ExplainJobResponse") -> None:
+    """When it will start, and what would change that; nothing where nobody can tell."""
+    now = words.now_ms()
+    if answer.HasField("forecast"):
+        say(Cell("\nFORECAST", "bold"))
+        say(Cell(_forecast(answer.forecast, now=now)))
+    changes = [_change_row(one, now=now) for one in answer.alternatives]
+    _section("WHAT WOULD CHANGE IT", CHANGE_COLUMNS, changes, len(changes))
 
 
 def _show_before(before: "jobs_pb2.StandsBefore") -> None:

@@ -63,14 +63,17 @@ def why(
     if nats or cluster or key_file or ca:
         raise typer.BadParameter("only --replay reads the log itself; leave them out, or add it", param_hint="'--nats'")
     with connect() as client:
-        answer = client.explain(job_id)
-    if as_json:
-        from tenure.cli import documents, explained
+        answer = client.explain(job_id, forecast=as_json)
+        if as_json:
+            from tenure.cli import documents, explained
 
-        print_json({**documents.story(job_id, answer), **explained.explained(answer)})
-        return
-    before.show(answer)
-    _tell(job_id, answer, keep=None if everything else OTHERS_SHOWN)
+            print_json({**documents.story(job_id, answer), **explained.explained(answer)})
+            return
+        before.show(answer)
+        _tell(job_id, answer, keep=None if everything else OTHERS_SHOWN)
+        if answer.job.state == "queued":  # what is known is read meanwhile
+            sys.stdout.flush()
+            before.show_forecast(client.explain(job_id, forecast=True))
 
 
 def _tell(job_id: str, answer: "jobs_pb2.ExplainJobResponse", *, keep: int | None) -> None:

@@ -192,9 +192,9 @@ class Client:
         """Ask for the job to be cancelled. It is over when its processes are gone: see `watch`."""
         return self._call(self._jobs.Cancel, jobs_pb2.CancelJobRequest(job_id=job_id, user=user)).job
 
-    def explain(self, job_id: str) -> jobs_pb2.ExplainJobResponse:
-        """The job's story from the log, each step with its reason and numbers."""
-        return self._call(self._jobs.Explain, jobs_pb2.ExplainJobRequest(job_id=job_id))
+    def explain(self, job_id: str, *, forecast: bool = False) -> jobs_pb2.ExplainJobResponse:
+        """What stands before the job and its story from the log; with `forecast` what would change its start, too."""
+        return self._call(self._jobs.Explain, jobs_pb2.ExplainJobRequest(job_id=job_id, forecast=forecast))
 
     def output(
         self,

@@ -887,16 +887,22 @@ class ExplainJobRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
+    FORECAST_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Its id."""
+    forecast: _builtins.bool
+    """Say when it will start and what would change that, too, if it is queued: by simulating forward, which takes up to two
+    seconds; without an answer by then it is left out.
+    """
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
+        forecast: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast", "job_id", b"job_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -945,11 +951,11 @@ class ExplainJobResponse(_message.Message):
 
     @_builtins.property
     def forecast(self) -> Global___StartForecast:
-        """When it will start, by simulating forward; absent unless it is queued and somebody could tell."""
+        """When it will start, by simulating forward; absent unless that was asked for, it is queued and somebody could tell."""
 
     @_builtins.property
     def alternatives(self) -> _containers.RepeatedCompositeFieldContainer[Global___Alternative]:
-        """What would change that; none unless it is queued and somebody could tell."""
+        """What would change that; none unless that was asked for, it is queued and somebody could tell."""
 
     @_builtins.property
     def gave_way(self) -> _containers.RepeatedCompositeFieldContainer[Global___GaveWay]:

@@ -166,7 +166,7 @@ def test_an_explanation_says_when_a_queued_job_starts_and_what_would_change_it()
 
     async def scenario(rig: Rig) -> None:
         job = await queued(rig, told)
-        answer = await rig.jobs.Explain(jobs_pb2.ExplainJobRequest(job_id=job))
+        answer = await rig.jobs.Explain(jobs_pb2.ExplainJobRequest(job_id=job, forecast=True))
         assert [(each.change, each.outcome, each.start_ms) for each in answer.alternatives] == [
             ("4 GPUs instead of 8", "now", 0),
             ("min-runtime 1h instead of 4h", "at", NOW + 60_000),
@@ -175,6 +175,8 @@ def test_an_explanation_says_when_a_queued_job_starts_and_what_would_change_it()
         assert answer.forecast.p90_at_ms == answer.forecast.p50_at_ms + 1
         assert answer.forecast.basis == "5 futures from now on, with lengths of 9 finished jobs"
         assert (answer.forecast.position, answer.forecast.at_ms) == (3, NOW)
+        unasked = await rig.jobs.Explain(jobs_pb2.ExplainJobRequest(job_id=job))
+        assert not unasked.HasField("forecast") and not unasked.alternatives, "nobody waits for what was not asked for"
 
     play(MemoryUnderTest(), scenario, agents=told, history_of=LogHistory)
 
@@ -184,7 +186,7 @@ def test_without_a_forecast_a_story_is_told_all_the_same() -> None:
 
     async def scenario(rig: Rig) -> None:
         job = await queued(rig, told)
-        answer = await rig.jobs.Explain(jobs_pb2.ExplainJobRequest(job_id=job))
+        answer = await rig.jobs.Explain(jobs_pb2.ExplainJobRequest(job_id=job, forecast=True))
         assert [step.kind for step in answer.steps] == ["JobSubmitted", "JobAdmitted"]
         assert not answer.HasField("forecast") and not answer.alternatives
 

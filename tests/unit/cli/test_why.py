@@ -84,12 +84,13 @@ def waiting(gateway: Canned) -> jobs_pb2.ExplainJobResponse:
     return gateway.explained
 
 
-def test_the_answer_comes_first_and_the_story_last(tenure: Run, waiting: jobs_pb2.ExplainJobResponse) -> None:
+def test_the_answer_comes_first_and_the_story_last(
+    tenure: Run, gateway: Canned, waiting: jobs_pb2.ExplainJobResponse
+) -> None:
     lines = tenure("why", "j2").out.splitlines()
     assert lines[:2] == ["It waits for 8 GPUs.", "And \\x1b[31mso\\non."]
     titles = [line for line in lines if re.fullmatch(r"[A-Z ]+( \(the first .*\))?", line) and "  " not in line]
     assert titles == [
-        "WHAT WOULD CHANGE IT",
         "JOBS BEFORE IT (the first 1 of 30)",
         "RUNS ON HOSTS IT COULD USE",
         "PROMISED TO OTHERS",
@@ -99,6 +100,8 @@ def test_the_answer_comes_first_and_the_story_last(tenure: Run, waiting: jobs_pb
         "STORY",
     ]
     assert lines[-1] == "2026-09-21 14:13:20.000  ana submitted it"
+    (request,) = (one for one in gateway.requests if isinstance(one, jobs_pb2.ExplainJobRequest))
+    assert not request.forecast, "a job that does not wait has none"
 
 
 def test_no_ratio_stands_without_its_hours(tenure: Run, waiting: jobs_pb2.ExplainJobResponse) -> None:
@@ -117,11 +120,16 @@ def test_runs_say_what_keeps_them(tenure: Run, waiting: jobs_pb2.ExplainJobRespo
     assert kept.split()[-1] == "protected" and going.endswith("gives way")
 
 
-def test_what_was_simulated_is_told_as_that(tenure: Run, waiting: jobs_pb2.ExplainJobResponse) -> None:
+def test_what_was_simulated_comes_after_what_is_known(
+    tenure: Run, gateway: Canned, waiting: jobs_pb2.ExplainJobResponse
+) -> None:
+    gateway.jobs = [jobs_pb2.Job(job_id="j2", state="queued")]
     lines = tenure("why", "j2").out.splitlines()
-    assert lines[2].startswith("Simulated forward, it has started by ") and lines[2].endswith(
-        "nine of ten: 16 futures."
-    )
+    assert [one.forecast for one in gateway.requests if isinstance(one, jobs_pb2.ExplainJobRequest)] == [False, True]
+    at = lines.index("FORECAST")
+    assert lines[at - 2] == "2026-09-21 14:13:20.000  ana submitted it"
+    assert lines[at + 1].startswith("Simulated forward, it has started by ")
+    assert lines[at + 1].endswith("nine of ten: 16 futures.")
     at = lines.index("WHAT WOULD CHANGE IT")
     assert [line.split("  ")[0] for line in lines[at + 2 : at + 5]] == [
         "4 GPUs instead of 8",
