@@ -279,6 +279,12 @@ TARGETS = (
         )
     ),
     *(
+        Target(
+            f"why.{queue}.answer_ms.p99", f"`tenure why` (gRPC Explain) with 10,000 jobs queued, {what}: p99", 200, "ms"
+        )
+        for queue, what in (("shapes", "of twenty shapes"), ("alike", "all alike"))
+    ),
+    *(
         Target(f"gang.{figure}", f"a 64 x 8 gang over 64 {what}", limit, "ms", slurm=slurm)
         for figure, what, limit, slurm in (
             ("preemptible.all_ranks_ms", "preemptible runs: Submit to the last rank, median", 1_000, "1,600-1,900"),
