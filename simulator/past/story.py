@@ -34,10 +34,12 @@ from tenure.events.reports import CheckpointReported, HostRegistered, ReplicasEx
 class PastRun:
     """One run as the log has it."""
 
-    __slots__ = ("assigned", "cause", "checkpoint", "ended_at", "exited", "started_at", "told_at")
+    __slots__ = ("assigned", "cause", "checkpoint", "could_at", "ended_at", "exited", "started_at", "told_at")
 
-    def __init__(self, assigned: RunAssigned) -> None:
+    def __init__(self, assigned: RunAssigned, *, could_at: Millis) -> None:
         self.assigned = assigned
+        self.could_at = could_at
+        """From when on its job was queued and its GPUs were free."""
         self.started_at: Millis | None = None
         self.told_at: Millis | None = None
         """When it was told to stop first."""
@@ -59,12 +61,17 @@ class PastRun:
 class PastJob:
     """One job that was admitted."""
 
-    __slots__ = ("admitted_in", "cancelled_at", "exit_code", "job", "runs", "spec", "state", "submitted_at")
+    __slots__ = (
+        *("admitted_in", "cancelled_at", "exit_code", "job"),
+        *("queued_at", "runs", "spec", "state", "submitted_at"),
+    )
 
     def __init__(self, fact: JobAdmitted, *, admitted_in: int) -> None:
         self.job = fact.job
         self.spec: JobSpec = fact.spec
         self.submitted_at: Millis = fact.submitted_at
+        self.queued_at: Millis = fact.submitted_at
+        """Since when it is in the queue, if it is."""
         self.admitted_in = admitted_in
         """Where its admission stands among the facts."""
         self.runs: list[PastRun] = []
@@ -93,6 +100,8 @@ class Past:
         self.jobs: dict[JobId, PastJob] = {}
         self._runs: dict[RunId, PastRun] = {}
         self._known: dict[HostId, HostSpec] = {}
+        self._freed: dict[tuple[HostId, int], Millis] = {}
+        """When each GPU was free last."""
         for fact in facts:
             self.fold(fact)
 
@@ -168,7 +177,8 @@ def _cancel(past: Past, fact: JobCancelRequested) -> None:
 def _assigned(past: Past, fact: RunAssigned) -> None:
     job = past.jobs.get(fact.job)
     if job is not None and fact.run not in past._runs:
-        run = past._runs[fact.run] = PastRun(fact)
+        freed = [past._freed.get((place.host, gpu), 0) for place in fact.placement for gpu in place.gpus]
+        run = past._runs[fact.run] = PastRun(fact, could_at=max([job.queued_at, *freed]))
         job.runs.append(run)
 
 
@@ -200,6 +210,14 @@ def _ended(past: Past, fact: RunEnded) -> None:
     run = past._runs.get(fact.run)
     if run is not None:
         run.ended_at, run.cause = fact.at, fact.cause_of_end
+        for place in run.assigned.placement:
+            past._freed.update(((place.host, gpu), fact.at) for gpu in place.gpus)
+
+
+def _requeued(past: Past, fact: JobRequeued) -> None:
+    job = past.jobs.get(fact.job)
+    if job is not None:
+        job.queued_at = fact.at
 
 
 def _finished(past: Past, fact: JobFinished) -> None:
@@ -229,7 +247,7 @@ _FOLD: dict[Kind, Callable[[Past, Any], None]] = {
     CheckpointReported: _checkpoint,
     RunEnded: _ended,
     RunCharged: _keep,
-    JobRequeued: _keep,
+    JobRequeued: _requeued,
     JobFinished: _finished,
     ReservationMade: _keep,
     ReservationDropped: _keep,

@@ -3,6 +3,8 @@
 A job that came to its end by itself worked as long as it did. Of one that did not (it was running, or waiting, when the
 log ends; its owner or the scheduler ended it), only the least is known: it is taken to work as long as the median of
 the jobs that worked longer than that, of the same user and budget if there are some, else of the budget, else of all.
+
+What deciding usually took, from when a run could start until it was given its GPUs, is part of what a start takes.
 """
 
 from bisect import bisect_right
@@ -68,6 +70,7 @@ def behaviours_of(jobs: Mapping[JobId, PastJob], *, until: Millis, work: Work) -
         else:
             least[job.job] = _least(job, until=until, work=work)
     lengths.sort()
+    deciding = _usual([max(0, run.assigned.at - run.could_at) for job in jobs.values() for run in job.runs])
     starts, stops = _usual([_start_of(job) for job in jobs.values()]), _usual(map(_stop_of, jobs.values()))
     made = Behaviours(estimated=len(least))
     for job in jobs.values():
@@ -76,7 +79,7 @@ def behaviours_of(jobs: Mapping[JobId, PastJob], *, until: Millis, work: Work) -
         made.by_job[job.job] = Behaviour(
             runs_for_ms=lengths.beyond(job, least[job.job]) if runs_for is None else runs_for,
             exit_code=(job.exit_code or 1) if job.state is JobState.FAILED else 0,
-            starts_after_ms=starts if start is None else start,
+            starts_after_ms=deciding + (starts if start is None else start),
             stops_after_ms=min(stops if stop is None else stop, job.spec.grace_ms),
             saves_on_stop=_saves(job),
         )
