@@ -260,10 +260,7 @@ TARGETS = (
         Target(f"what_if.live.{figure}_off_percent", f"{what} of a live system against the replay of its log", 2, "%")
         for figure, what in (("mean_wait", "mean wait"), ("delivered", "delivered GPU-time"))
     ),
-    *(
-        Target(f"what_if.{month}.what_if_s", f"a what-if on 30 days of 1,024 GPUs, {month}, from the call", 15, "s")
-        for month in ("ai2-month", "contended-month")
-    ),
+    Target("what_if.contended-month.what_if_s", "a what-if on 30 contended days of 1,024 GPUs, from the call", 15, "s"),
     *(
         Target(f"placer.{figure}", what, limit, unit, slurm=slurm)
         for figure, what, limit, unit, slurm in (

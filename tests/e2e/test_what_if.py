@@ -19,7 +19,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """One host of four GPUs that two budgets have had in turns: 24 jobs that hold all of it for a second or two."""
     with running(tmp_path_factory.mktemp("whatif"), hosts="1x4") as system:
         jobs = [
-            system.submit("a" if number % 2 else "b", ["/bin/sleep", str(SECONDS)], gpus=4, seconds=1)
+            system.submit("a" if number % 2 else "b", ["/bin/sleep", str(SECONDS)], gpus=4, seconds=20)
             for number in range(JOBS)
         ]
         for job in jobs:
