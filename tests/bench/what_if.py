@@ -34,6 +34,8 @@ KNOBS = ("heartbeat=2s", "suspect_after=30s", "lost_after=90s", "lookback=10m", 
 JOBS, OVER_S, SEED = 800, 150.0, 1
 BUDGETS = ("a", "b", "c/x", "c/y")
 LIMIT_S = 600
+OUTPUT = "json"
+"""Put together below: a module that names the whole option is given it by `make bench`."""
 Figures = dict[str, Any]
 
 
@@ -144,7 +146,7 @@ def timed(options: Sequence[str], *, folder: Path) -> tuple[float, dict[str, Any
 
 def simulated(*options: str, folder: Path | None = None, environment: dict[str, str] | None = None) -> dict[str, Any]:
     """The report of `tenure simulate` with these options; of the running system unless files are named."""
-    command = [str(TENURE), "simulate", *(("--from-log",) if folder is None else ()), *options, "--json"]
+    command = [str(TENURE), "simulate", f"--{OUTPUT}", *(("--from-log",) if folder is None else ()), *options]
     done = subprocess.run(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT_S
     )
