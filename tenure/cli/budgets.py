@@ -9,11 +9,12 @@ import typer
 
 from tenure.cli import completion, parsing, words
 from tenure.cli.connection import caller, connect
-from tenure.cli.options import BUDGETS, Json
+from tenure.cli.options import BUDGETS, EmailFrom, Json, Smtp, SmtpPasswordFile
 from tenure.cli.standing import ahead_gpu_ms, ratio
 from tenure.cli.terminal import Cell, Column, Table, cell, print_json, print_table
 
 if TYPE_CHECKING:
+    from tenure.cli.sending import Mail
     from tenure.domain.tree import BudgetTree
     from tenure.sdk.client import Client
     from tenure.v1 import budgets_pb2
@@ -162,16 +163,23 @@ def report(
     markdown: Annotated[
         Path | None, typer.Option("--markdown", metavar="FILE", help="With --weekly: the Markdown as a file.")
     ] = None,
+    email: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="With --weekly: mail it by --smtp.", show_default=False)
+    ] = "",
+    smtp: Smtp = "",
+    smtp_password_file: SmtpPasswordFile = None,
+    email_from: EmailFrom = "",
     as_json: Json = False,
 ) -> None:
     """Show what each budget was owed (its share, up to its demand) and what was delivered."""
     if week:
         if since:
             raise typer.BadParameter("--weekly is of the last seven whole days: leave --since out")
-        _tell_week(path, html=html, markdown=markdown, as_json=as_json)
+        mail = _mail(email, {"--smtp": smtp, "--email-from": email_from}, password_file=smtp_password_file)
+        _tell_week(path, html=html, markdown=markdown, mail=mail, as_json=as_json)
         return
-    if html or markdown:
-        raise typer.BadParameter("--html and --markdown are of --weekly: add it")
+    if html or markdown or email or smtp or email_from or smtp_password_file:
+        raise typer.BadParameter("--html, --markdown and --email are of --weekly: add it")
     now = words.now_ms()
     with connect() as client:
         answer = client.budget_report(since_ms=now - since if since else 0, until_ms=now if since else 0, path=path)
@@ -185,7 +193,15 @@ def report(
     print_table(Table(columns=REPORT_COLUMNS, rows=rows), empty="No budgets.")
 
 
-def _tell_week(path: str, *, html: Path | None, markdown: Path | None, as_json: bool) -> None:
+def _mail(email: str, given: dict[str, str], *, password_file: Path | None) -> "Mail | None":
+    from tenure.cli.sending import mail_to
+
+    if not email and (any(given.values()) or password_file is not None):
+        raise typer.BadParameter("--smtp and what belongs to it are of mail: give --email")
+    return mail_to(email, given, password_file=password_file) if email else None
+
+
+def _tell_week(path: str, *, html: Path | None, markdown: Path | None, mail: "Mail | None", as_json: bool) -> None:
     from tenure.cli import weekly
     from tenure.cli.files import writable
 
@@ -194,8 +210,10 @@ def _tell_week(path: str, *, html: Path | None, markdown: Path | None, as_json: 
             writable(file, field=field)
     with connect() as client:
         told = weekly.ask(client, path)
-    if html or markdown or not as_json:
+    if html or markdown or not (as_json or mail):
         weekly.tell(told, html=html, markdown=markdown)
+    if mail is not None:
+        weekly.post(told, mail)
     if as_json:
         print_json(weekly.document(told))
 

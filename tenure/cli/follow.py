@@ -12,7 +12,7 @@ import typer
 
 from tenure.cli import completion, parsing
 from tenure.cli.connection import connect
-from tenure.cli.options import JOBS, Json
+from tenure.cli.options import JOBS, EmailFrom, Json, Smtp, SmtpPasswordFile
 from tenure.domain.refusal import Refusal
 from tenure.domain.units import DAY, SECOND, Millis
 from tenure.sdk.errors import ServerError, ServerUnreachable
@@ -56,14 +56,9 @@ def follow(
     secret_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Sign what the webhook is sent with the secret in it.")
     ] = None,
-    smtp: Annotated[
-        str,
-        typer.Option(metavar="URL", help="The mail server: smtp://host:25, smtp://user@host:587.", show_default="none"),
-    ] = "",
-    smtp_password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Its user's password.")] = None,
-    email_from: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Who it is from.", show_default="whom it goes to")
-    ] = "",
+    smtp: Smtp = "",
+    smtp_password_file: SmtpPasswordFile = None,
+    email_from: EmailFrom = "",
     state: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Remember what arrived: it is not sent again after a restart.")
     ] = None,

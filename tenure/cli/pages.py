@@ -13,7 +13,7 @@ from tenure.cli.terminal import clean
 
 _FONT = "font-family:Helvetica,Arial,sans-serif;font-size:14px;line-height:1.45"
 _LINE = "border-bottom:1px solid #8a8a8a"
-_TABLE = f'<table role="presentation" cellpadding="0" cellspacing="0" border="0" width="100%" style="{_FONT}">'
+_TABLE = f'<table role="presentation" cellpadding="0" cellspacing="0" width="100%" style="table-layout:fixed;{_FONT}">'
 _DATA = f'<table cellpadding="6" cellspacing="0" border="0" width="100%" style="border-collapse:collapse;{_FONT}">'
 _OBEYED = re.compile(r"([\\`*_\[\]<>|#~&])")
 """Characters that Markdown would obey."""

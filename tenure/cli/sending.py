@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from tenure.cli.notices import Notice
 from tenure.cli.terminal import clean
 from tenure.domain.refusal import Refusal
+from tenure.domain.units import Millis
 
 ANSWER_S = 10.0
 _PASSING = frozenset({408, 425, 429})
@@ -99,12 +100,19 @@ class Mail:
 
     def send(self, notice: Notice) -> None:
         """See `Channel.send`."""
+        subject = f"tenure: {notice.job} {notice.event.replace('_', ' ')}"
+        self.send_text(notice.key, subject, clean(notice.text) + "\n", at=notice.at)
+
+    def send_text(self, key: str, subject: str, text: str, *, at: Millis, html: str = "") -> None:
+        """A message that is known by `key`, with `html` as its other form. Raises `Passing` or `Refused`."""
         message = EmailMessage()
-        message["Subject"] = f"tenure: {notice.job} {notice.event.replace('_', ' ')}"
-        message["From"], message["To"], message["Date"] = self.sender, self.to, formatdate(notice.at / 1000)
-        digest = hashlib.sha256(f"{notice.key} {self.to}".encode()).hexdigest()[:32]
+        message["Subject"] = clean(subject)
+        message["From"], message["To"], message["Date"] = self.sender, self.to, formatdate(at / 1000)
+        digest = hashlib.sha256(f"{key} {self.to}".encode()).hexdigest()[:32]
         message["Message-ID"] = f"<{digest}@tenure>"
-        message.set_content(clean(notice.text) + "\n")
+        message.set_content(text)
+        if html:
+            message.add_alternative(html, subtype="html")
         try:
             self._hand_over(message)
         except smtplib.SMTPRecipientsRefused as refused:

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 from tenure.cli import words
 from tenure.cli.files import replacing, writable
 from tenure.cli.pages import Page, Section, as_html, as_markdown
+from tenure.domain.refusal import Refusal
 from tenure.domain.units import Millis
 
 if TYPE_CHECKING:
+    from tenure.cli.sending import Mail
     from tenure.sdk.client import Client
     from tenure.v1 import budgets_pb2, hosts_pb2
 
 DAYS = 7
 USERS_SHOWN = 10
+ATTEMPTS, WAIT_FIRST_S = 4, 1.0
+"""Of mail, longer and longer apart."""
 TARGET = 0.95
 """Of what it was owed: a budget that got less is named."""
 
@@ -58,6 +62,27 @@ def tell(week: Week, *, html: Path | None, markdown: Path | None) -> None:
                 file.write(written(page).encode())
     if html is None and markdown is None:
         print(as_markdown(page), end="")
+
+
+def post(week: Week, mail: "Mail") -> None:
+    """Send it by mail, as Markdown and as HTML; what may pass is tried again. Raises `Refusal`."""
+    import tenacity
+
+    from tenure.cli.sending import Passing, Refused
+
+    page, until = as_page(week), week.budgets.until_ms
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(Passing),
+        stop=tenacity.stop_after_attempt(ATTEMPTS),
+        wait=tenacity.wait_exponential_jitter(multiplier=WAIT_FIRST_S),
+        reraise=True,
+    )
+    try:
+        key = f"weekly {week.path} {until}"
+        retrying(mail.send_text, key, page.title, as_markdown(page), at=words.now_ms(), html=as_html(page))
+    except (Passing, Refused) as trouble:
+        fix = "see that the mail server takes mail from here"
+        raise Refusal(field="--email", problem=str(trouble), fix=fix) from None
 
 
 def document(week: Week) -> dict[str, Any]:

@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from tenure.cli import outbox as outbox_module
+from tenure.cli import weekly
 from tenure.cli.notices import Event, Notice
 from tenure.cli.outbox import Outbox
-from tenure.cli.sending import Channel, SlackHook, Webhook, mail_to, web_address
+from tenure.cli.sending import Channel, Mail, SlackHook, Webhook, mail_to, web_address
+from tenure.domain.refusal import Refusal
+from tenure.v1 import budgets_pb2, hosts_pb2
 from tests.integration.health.test_repair_plug import Reply, web_server
 
 SECRET = b"a secret"
@@ -167,7 +170,7 @@ def mail_server(*answers: str) -> Iterator[tuple[str, list[Message]]]:
             thread.join()
 
 
-def mail(smtp: str) -> Channel:
+def mail(smtp: str) -> Mail:
     return mail_to("ana@example.org", {"--smtp": smtp, "--email-from": "gpus@example.org"}, password_file=None)
 
 
@@ -180,6 +183,22 @@ def test_mail_has_a_message_id_that_is_the_same_for_the_same_notice() -> None:
     ids = [each["Message-ID"] for each in got]
     assert ids[0] == ids[2] != ids[1]
     assert str(got[0].get_payload()).strip() == "Job j1 of a: run 1 started."
+
+
+def test_a_week_is_mailed_in_both_forms_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weekly, "WAIT_FIRST_S", 0.001)
+    row = budgets_pb2.BudgetReportRow(path="a", leaf=True, owed_gpu_ms=3_600_000, delivered_gpu_ms=3_600_000)
+    answer = budgets_pb2.BudgetReportResponse(rows=[row], since_ms=1_790_000_000_000, until_ms=1_790_604_800_000)
+    week = weekly.Week(path="a", budgets=answer, hosts=hosts_pb2.HostReportResponse())
+    with mail_server("451 later") as (smtp, got):
+        weekly.post(week, mail(smtp))
+        weekly.post(week, mail(smtp))
+    text, html = list(got[0].walk())[1:]
+    assert str(got[0]["Subject"]).startswith("GPU time of a, 2026-09-")
+    assert "| a | 1.00 | 1.00 | 100.0% |" in str(text.get_payload()) and html.get_content_type() == "text/html"
+    assert got[0]["Message-ID"] == got[1]["Message-ID"]
+    with mail_server("550 no") as (smtp, got), pytest.raises(Refusal, match="answered 550"):
+        weekly.post(week, mail(smtp))
 
 
 def test_mail_to_nobody_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:

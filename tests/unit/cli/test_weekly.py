@@ -142,6 +142,8 @@ def test_a_week_without_anything_says_so(tenure: Run, gateway: Canned) -> None:
         (("--weekly", "--since", "3d"), "leave --since out"),
         (("--html", "x.html"), "are of --weekly"),
         (("--markdown", "x.md"), "are of --weekly"),
+        (("--email", "a@b"), "are of --weekly"),
+        (("--weekly", "--smtp", "smtp://h"), "give --email"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
@@ -156,6 +158,11 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_asked(
 ) -> None:
     result = tenure("budget", "report", "--weekly", "--html", str(tmp_path))
     assert result.status == 1 and "--html" in result.err and "a directory" in result.err and not gateway.requests
+
+
+def test_without_a_mail_server_no_mail_is_promised(tenure: Run, gateway: Canned) -> None:
+    result = tenure("budget", "report", "--weekly", "--email", "ana@example.org")
+    assert result.status == 1 and "--smtp: no mail server is set" in result.err and not gateway.requests
 
 
 def test_names_are_shown_not_obeyed() -> None:
