@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Generic
@@ -291,7 +290,7 @@ class Loop(Generic[S]):
         return True
 
     async def _pause(self) -> None:
-        await asyncio.sleep(self._retry_s * random.uniform(0.5, 1.5))  # not all agents at the same instant
+        await asyncio.sleep(self._retry_s)
         self._retry_s = min(self._retry_s * 2, RETRY_LONGEST_S)
 
     async def _wait(self, feed: Feed, wake_at: Millis | None) -> None:
