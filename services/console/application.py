@@ -42,7 +42,7 @@ FORMS: tuple[tuple[str, str, Act], ...] = (
     ("/hosts/{host}/resume", "resume", hosts.resume),
     ("/hosts/{host}/repaired", "repaired", hosts.repaired),
 )
-STREAMS: tuple[tuple[str, str, Callable[[Asked], Awaitable[Response]]], ...] = (
+TEXTS: tuple[tuple[str, str, Callable[[Asked], Awaitable[Response]]], ...] = (
     ("/jobs/{job}/output", "output", job.output),
 )
 
@@ -68,7 +68,7 @@ class Application:
         routes = [
             *(Route(path, self._page(show), name=name) for path, name, show in PAGES),
             *(Route(path, self._form(act), name=name, methods=["POST"]) for path, name, act in FORMS),
-            *(Route(path, self._stream(send), name=name) for path, name, send in STREAMS),
+            *(Route(path, self._text(send), name=name) for path, name, send in TEXTS),
             Route("/sign-in", self._sign_in_page, name="sign-in"),
             Route("/sign-in", self._sign_in, name="sign-in", methods=["POST"]),
             Route("/sign-out", self._sign_out, name="sign-out", methods=["POST"]),
@@ -83,7 +83,7 @@ class Application:
 
         return endpoint
 
-    def _stream(self, send: Callable[[Asked], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    def _text(self, send: Callable[[Asked], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             return await self._answered(request, send)
 

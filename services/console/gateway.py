@@ -5,7 +5,7 @@ The console has no rights of its own: a call without a token is never made.
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, TypeVar
 
 import grpc
@@ -73,9 +73,9 @@ class Gateway:
         request: Q,
         *,
         token: str,
-        timeout_s: float | None = None,
-    ) -> AsyncIterator[A]:
-        """The answers of a stream, until its end or the time is up. Raises `NoAnswer`."""
+        timeout_s: float,
+    ) -> AsyncGenerator[A, None]:
+        """The answers of a stream; close it to end the call. Raises `NoAnswer`, also when the time is up."""
         call = method(request, metadata=_bearer(token), timeout=timeout_s)
         try:
             async for answer in call:

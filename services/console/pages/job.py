@@ -1,15 +1,16 @@
 """A job: why it is where it is, its contract's clock, its runs, its story, what it prints; and its end, for who may."""
 
+import contextlib
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from shlex import join
 from urllib.parse import quote
 
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
 from services.console import words
 from services.console.asked import FORECAST_S, Asked, Page
-from services.console.gateway import NoAnswer
+from services.console.gateway import ANSWER_S, NoAnswer
 from services.console.pages.queue import OVER, RUNNING, WAITING
 from services.console.standing import standing_of
 from services.console.tables import Column, Kind, Row, Table
@@ -17,7 +18,9 @@ from tenure.domain.rights import Right
 from tenure.domain.units import HOUR, format_duration
 from tenure.v1 import jobs_pb2
 
-TAIL_BYTES = 65_536
+TAIL_BYTES, ANSWER_BYTES_MAX = 65_536, 1 << 20
+LAST_WORDS_MS = 5_000
+"""So long after a run's end its output is asked for: its agent may still have some."""
 STORY_S = 10.0
 REPLICAS_MAX = 10_000
 
@@ -126,7 +129,10 @@ async def cancel(asked: Asked, _: dict[str, str]) -> str:
 
 
 async def output(asked: Asked) -> Response:
-    """What a replica writes, as text that goes on until its run is over."""
+    """What a replica has written by now, from `offset` on; the browser asks again for what follows.
+
+    No request stays open: a browser has six connections, and a reader of silent output that has gone away is not seen.
+    """
     job_id = asked.request.path_params["job"]
     offset = asked.number("offset", 0, least=0, most=10**11)
     request = jobs_pb2.JobLogsRequest(
@@ -135,37 +141,36 @@ async def output(asked: Asked) -> Response:
         replica=asked.number("replica", 0, least=0, most=REPLICAS_MAX),
         stream=asked.choice("stream", "stdout", ("stdout", "stderr")),
         offset=offset,
-        follow=True,
         tail_bytes=0 if offset else TAIL_BYTES,
     )
-    job = await asked.job(job_id)
-    if not job.runs:
-        return Response(status_code=204)  # it has not run yet: the browser asks again
-    chosen = next((run for run in job.runs if run.number == request.run), job.runs[-1])
-    request.run = chosen.number
-    gateway = asked.console.gateway
-    pieces = gateway.stream(gateway.jobs.Logs, request, token=asked.who.token)
     try:
-        first = await anext(pieces, None)
+        job = await asked.job(job_id)
+        if not job.runs:
+            return Response(status_code=204)  # it has not run yet: the browser asks again
+        chosen = next((run for run in job.runs if run.number == request.run), job.runs[-1])
+        request.run = chosen.number
+        written, offset, more = await _written(asked, request)
     except NoAnswer as refused:
         return JSONResponse({"error": refused.said}, refused.status)
-    headers = {
-        "x-tenure-offset": str(offset if first is None else first.offset),
-        "x-tenure-over": "yes" if chosen.ended_at_ms else "no",
-    }
-    return StreamingResponse(_bytes(first, pieces), headers=headers, media_type="text/plain; charset=utf-8")
+    over = chosen.ended_at_ms and time.time_ns() // 1_000_000 >= chosen.ended_at_ms + LAST_WORDS_MS and not more
+    headers = {"x-tenure-offset": str(offset), "x-tenure-over": "yes" if over else "no"}
+    headers["x-tenure-more"] = "yes" if more else "no"
+    return Response(written, headers=headers, media_type="text/plain; charset=utf-8")
 
 
-async def _bytes(
-    first: jobs_pb2.JobLogsResponse | None, pieces: AsyncIterator[jobs_pb2.JobLogsResponse]
-) -> AsyncIterator[bytes]:
-    if first is not None:
-        yield first.data
-    try:
+async def _written(asked: Asked, request: jobs_pb2.JobLogsRequest) -> tuple[bytes, int, bool]:
+    """What there is, the offset of its first byte, and whether there may be more already."""
+    gateway, written, offset = asked.console.gateway, bytearray(), request.offset
+    pieces = gateway.stream(gateway.jobs.Logs, request, token=asked.who.token, timeout_s=ANSWER_S)
+    async with contextlib.aclosing(pieces):
         async for piece in pieces:
-            yield piece.data
-    except NoAnswer:
-        return  # the browser asks again from where it broke off
+            offset = offset if written else piece.offset
+            if piece.offset != offset + len(written):
+                return bytes(written), offset, True  # older bytes were thrown away meanwhile
+            written += piece.data
+            if len(written) >= ANSWER_BYTES_MAX:
+                return bytes(written), offset, True
+    return bytes(written), offset, False
 
 
 async def _story(asked: Asked, job: jobs_pb2.Job) -> tuple[list[jobs_pb2.Step], list[str], str]:

@@ -2,7 +2,7 @@
 // Every half second the page asks for itself; while nothing has changed the answer is "304", else changed parts are swapped.
 "use strict";
 
-const EVERY_MS = 500, AWAY_MS = 2000, KEPT = 262144;
+const EVERY_MS = 500, AWAY_MS = 2000, OUTPUT_MS = 1000, KEPT = 262144;
 const root = document.documentElement;
 let ahead = Date.now() - Number(root.dataset.now || Date.now());
 
@@ -104,41 +104,48 @@ async function look() {
 }
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+async function visible() {
+  while (document.visibilityState === "hidden") {
+    await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
+  }
+}
+
 async function follow() {
   for (;;) {
-    if (document.visibilityState === "hidden") {
-      await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
-    }
+    await visible();
     await pause((await look()) || 60000);
   }
 }
 
-// Output: one request that goes on as long as the run does; taken up again where it broke off.
+// Output: asked for every second while the page is looked at, from where it broke off, until the run is over.
+function append(box, text) {
+  const below = box.scrollHeight - box.scrollTop - box.clientHeight < 30;
+  box.append(text);
+  if (box.textContent.length > 2 * KEPT) box.textContent = box.textContent.slice(-KEPT);
+  if (below) box.scrollTop = box.scrollHeight;
+}
+
 async function output(box) {
-  let offset = 0;
+  let offset = 0, decoder = new TextDecoder();
   for (;;) {
+    await visible();
+    let more = false;
     try {
-      const answer = await fetch(`${box.dataset.output}&offset=${offset}`, { cache: "no-store" });
+      const answer = await fetch(`${box.dataset.output}&offset=${offset}`, { cache: "no-store", redirect: "manual" });
       if (answer.status === 200) {
+        const written = await answer.arrayBuffer(), begin = Number(answer.headers.get("x-tenure-offset"));
         if (!offset) box.textContent = "";
-        offset = Number(answer.headers.get("x-tenure-offset")) || offset;
-        const reader = answer.body.getReader(), decoder = new TextDecoder();
-        for (;;) {
-          const { done, value } = await reader.read();
-          if (done) break;
-          offset += value.length;
-          const below = box.scrollHeight - box.scrollTop - box.clientHeight < 30;
-          box.append(decoder.decode(value, { stream: true }));
-          if (box.textContent.length > 2 * KEPT) box.textContent = box.textContent.slice(-KEPT);
-          if (below) box.scrollTop = box.scrollHeight;
-        }
+        if (begin !== offset) decoder = new TextDecoder();
+        offset = begin + written.byteLength;
+        if (written.byteLength) append(box, decoder.decode(written, { stream: true }));
         if (answer.headers.get("x-tenure-over") === "yes") return;
+        more = answer.headers.get("x-tenure-more") === "yes";
       } else if (answer.status === 403 || answer.status === 404 || answer.status === 401) {
         box.textContent = (await answer.json()).error;
         return;
       }
     } catch { /* it is asked again */ }
-    await pause(AWAY_MS / 2);
+    if (!more) await pause(OUTPUT_MS);
   }
 }
 
