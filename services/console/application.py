@@ -155,11 +155,12 @@ class Application:
             said = "That is no token. Paste the token alone, on one line."
             return self._sign_in_form(after, said=said, status=400)
         try:
-            await self._console.callers.known(token)
+            who = await self._console.callers.known(token)
         except NoAnswer as refused:
             return self._sign_in_form(after, said=refused.said, status=refused.status)
         response = RedirectResponse(after, 303)
-        name = self._console.callers.sessions.begin(token)
+        callers = self._console.callers
+        name = callers.sessions.begin(token, user=who.user, uid=callers.uid_of(request))
         response.set_cookie(
             COOKIE, name, max_age=int(SESSION_S), httponly=True, samesite="lax", secure=self._https, path="/"
         )
@@ -192,6 +193,9 @@ def _address_of(request: Request) -> str:
 
 def local_address(text: str) -> str:
     """An address of the console itself; anything else is the first page."""
-    parts = urlsplit(text)
-    good = text.startswith("/") and not text.startswith("//") and "\\" not in text and not parts.netloc
+    try:
+        elsewhere = bool(urlsplit(text).netloc)
+    except ValueError:
+        elsewhere = True
+    good = text.startswith("/") and not text.startswith("//") and "\\" not in text and not elsewhere
     return text if good and text.isprintable() else "/"

@@ -12,7 +12,7 @@ import os
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from tenure.runtime.socket_owner import Endpoint, name_of, owner_of_sockets
 from tenure.v1 import identity_pb2
 
 COOKIE = "tenure_session"
-SESSIONS_MAX = 10_000
+SESSIONS_MAX, SESSIONS_OF_USER_MAX = 10_000, 50
 SESSION_S = 8 * 3600.0
 TOKEN_BYTES_MAX = 16_384
 ROOT_UID = 0
@@ -62,28 +62,58 @@ class SignInNeeded(Exception):
     """Nobody is known by this request."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Somebody who signed in: until when (monotonic seconds), from which user of this machine, if that is known."""
+
+    until: float
+    user: str
+    uid: int | None
+    token: str = field(repr=False)
+
+
 class Sessions:
-    """Tokens of people who signed in, by the digest of what their cookie holds. In memory: a restart ends them."""
+    """People who signed in, by the digest of what their cookie holds. In memory: a restart ends them.
 
-    def __init__(self) -> None:
-        self._tokens: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
+    Browsers send a cookie to every port of a host: on loopback other users of the machine can come by one. So a session
+    counts only for the user of this machine who began it, where the kernel says who that is.
+    """
 
-    def begin(self, token: str) -> str:
-        """Keep the token; returns what the cookie is to hold."""
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[bytes, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many are kept."""
+        return len(self._kept)
+
+    def begin(self, token: str, *, user: str, uid: int | None) -> str:
+        """Keep the token; returns what the cookie is to hold. The oldest give way: of the user, then of all."""
+        self._forget_old()
         name = secrets.token_urlsafe(32)
-        self._tokens[_digest(name)] = (time.monotonic() + SESSION_S, token)
-        while len(self._tokens) > SESSIONS_MAX:
-            self._tokens.popitem(last=False)
+        self._kept[_digest(name)] = Session(until=self._clock() + SESSION_S, user=user, uid=uid, token=token)
+        own = [key for key, session in self._kept.items() if session.user == user]
+        for key in own[:-SESSIONS_OF_USER_MAX]:
+            del self._kept[key]
+        while len(self._kept) > SESSIONS_MAX:
+            self._kept.popitem(last=False)
         return name
 
-    def token_of(self, name: str) -> str:
-        """The token behind a cookie; empty when there is none any more."""
-        until, token = self._tokens.get(_digest(name), (0.0, ""))
-        return token if time.monotonic() < until else ""
+    def token_of(self, name: str, *, uid: int | None) -> str:
+        """The token behind a cookie that this user of the machine shows; empty when there is none any more."""
+        self._forget_old()
+        found = self._kept.get(_digest(name))
+        return found.token if found is not None and found.uid == uid else ""
 
     def end(self, name: str) -> None:
         """Forget it."""
-        self._tokens.pop(_digest(name), None)
+        self._kept.pop(_digest(name), None)
+
+    def _forget_old(self) -> None:
+        """All last equally long: the oldest come first."""
+        now = self._clock()
+        while self._kept and next(iter(self._kept.values())).until <= now:
+            self._kept.popitem(last=False)
 
 
 class Callers:
@@ -94,7 +124,7 @@ class Callers:
 
     def __init__(self, gateway: Gateway, shared: Shared, *, local_key: Path | None, everybody: bool) -> None:
         self._gateway, self._shared, self._local_key, self._everybody = gateway, shared, local_key, everybody
-        self._uid_of = owner_of_sockets() if local_key is not None else None
+        self._uid_of = owner_of_sockets()
         self._own: dict[int, tuple[float, str]] = {}
         self._admins = frozenset({ROOT_UID, os.getuid()})
         self._secret = secrets.token_bytes(32)
@@ -102,10 +132,9 @@ class Callers:
 
     async def who(self, request: Request) -> Who:
         """Who calls. Raises `SignInNeeded`, or `NoAnswer` while the gateway is away."""
-        token = self.token_of(request)
+        token, session = self._shown(request)
         if not token:
             raise SignInNeeded
-        session = self.sessions.token_of(request.cookies.get(COOKIE, "")) == token
         try:
             return replace(await self.known(token), session=session)
         except NoAnswer as refused:
@@ -128,13 +157,27 @@ class Callers:
             budgets={each.path: frozenset(each.rights) for each in answer.budgets},
         )
 
-    def token_of(self, request: Request) -> str:
-        """What the request shows, or what the kernel says stands for it; empty: nothing."""
-        scheme, _, sent = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and usable(sent.strip()):
-            return sent.strip()
-        in_session = self.sessions.token_of(request.cookies.get(COOKIE, ""))
-        return in_session or self._of_this_machine(request)
+    def _shown(self, request: Request) -> tuple[str, bool]:
+        """The token that the request shows, or that the kernel's word stands for, and whether it is a session's.
+
+        Empty: nothing. Who shows something unusable is nobody, not somebody else: raises `SignInNeeded`.
+        """
+        shown = request.headers.getlist("authorization")
+        if shown:
+            scheme, _, sent = shown[0].partition(" ")
+            if len(shown) > 1 or scheme.lower() != "bearer" or not usable(sent.strip()):
+                raise SignInNeeded
+            return sent.strip(), False
+        uid = self.uid_of(request)
+        in_session = self.sessions.token_of(request.cookies.get(COOKIE, ""), uid=uid)
+        return (in_session, True) if in_session else (self._of_this_machine(uid), False)
+
+    def uid_of(self, request: Request) -> int | None:
+        """The user of this machine whose connection it is, as the kernel says; None: of another, or it does not say."""
+        client, server = request.scope.get("client"), request.scope.get("server")
+        if not client or not server or server[1] is None or not ipaddress.ip_address(client[0]).is_loopback:
+            return None
+        return self._uid_of(Endpoint(client[0], client[1]), Endpoint(server[0], server[1]))
 
     def form_token(self, who: Who) -> str:
         """What forms of this caller carry, so that no other site can send one in their name."""
@@ -149,14 +192,8 @@ class Callers:
         """Whether its token was made here: those are renewed while a page is open."""
         return any(who.token == token for _, token in self._own.values())
 
-    def _of_this_machine(self, request: Request) -> str:
-        client, server = request.scope.get("client"), request.scope.get("server")
-        if self._uid_of is None or self._local_key is None or not client or not server or server[1] is None:
-            return ""
-        if not ipaddress.ip_address(client[0]).is_loopback:
-            return ""
-        uid = self._uid_of(Endpoint(client[0], client[1]), Endpoint(server[0], server[1]))
-        if uid is None or not (self._everybody or uid in self._admins):
+    def _of_this_machine(self, uid: int | None) -> str:
+        if self._local_key is None or uid is None or not (self._everybody or uid in self._admins):
             return ""
         return self._token_for(uid, self._local_key)
 

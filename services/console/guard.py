@@ -75,19 +75,31 @@ class Guard:
         """The answer to what is not even looked at."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            name = ""
-        if self._loopback_only and not is_loopback(name):
+        if self._loopback_only and not is_loopback(_name_in(host)):
             return PlainTextResponse("This console answers on 127.0.0.1 and localhost only.\n", 421)
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return PlainTextResponse("Only GET, HEAD and POST.\n", 405, headers={"allow": "GET, HEAD, POST"})
         if scope["method"] == "POST":
             origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-            if (origin is not None and urlsplit(origin).netloc != host) or site not in (None, "same-origin", "none"):
+            if (origin is not None and _place_of(origin) != host) or site not in (None, "same-origin", "none"):
                 return PlainTextResponse("This form was sent by another site.\n", 403)
             length = headers.get("content-length", "")
             if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
                 return PlainTextResponse(f"A form has at most {BODY_BYTES_MAX} bytes.\n", 413)
+        return None
+
+
+def _name_in(host: str) -> str:
+    """The name or address in `localhost:7734`; empty where there is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _place_of(origin: str) -> str | None:
+    """Its host and port; None where it is no address."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from tenure.domain.loopback import is_loopback
 from tenure.domain.refusal import Refusal
 from tenure.runtime.local_tokens import key_file
-from tenure.runtime.settings.console import CONSOLE, OFF, check_console_reach
+from tenure.runtime.settings.console import CONSOLE, OFF, check_console_reach, check_gateway_reach
 from tenure.runtime.settings.flags import add_flags, flags_given, tell_arguments
 from tenure.runtime.settings.given import Settings, load_settings
 from tenure.runtime.telemetry_options import Address, TelemetryOptions, parse_listen, telemetry_options
@@ -63,8 +63,10 @@ def parse_options(argv: Sequence[str] | None) -> Options:
     listen = parse_listen(given.console_listen, "--console-listen")
     _check_pair("--console-cert", given.console_cert, given.console_cert_key)
     _check_pair("--console-gateway-cert", given.console_gateway_cert, given.console_gateway_cert_key)
-    encrypted = given.console_cert is not None or settings.value("identity.insecure_plaintext") is True
-    check_console_reach(listen.host, encrypted=encrypted)
+    elsewhere = settings.value("identity.insecure_plaintext") is True  # something else encrypts
+    check_console_reach(listen.host, encrypted=elsewhere or given.console_cert is not None)
+    gateway_tls = given.console_gateway_tls or given.console_gateway_ca is not None
+    check_gateway_reach(given.console_gateway, encrypted=elsewhere or gateway_tls)
     return Options(
         cluster=given.cluster,
         listen=listen,
@@ -74,7 +76,7 @@ def parse_options(argv: Sequence[str] | None) -> Options:
         certificate=given.console_cert,
         key=given.console_cert_key,
         gateway=given.console_gateway,
-        gateway_tls=given.console_gateway_tls or given.console_gateway_ca is not None,
+        gateway_tls=gateway_tls,
         gateway_ca=given.console_gateway_ca,
         gateway_name=given.console_gateway_name or "",
         gateway_certificate=given.console_gateway_cert,

@@ -40,12 +40,14 @@ class Answer:
 
 @dataclass(kw_only=True)
 class Browser:
-    """Asks the application as a server would hand it over. `token`: who asks."""
+    """Asks the application as a server would hand it over. `token`: who asks; `client`, `server`: the connection."""
 
     app: Any
     token: str = ""
     host: str = HOST
     cookies: dict[str, str] = field(default_factory=dict)
+    client: tuple[str, int] = ("127.0.0.1", 41234)
+    server: tuple[str, int] = ("127.0.0.1", 7734)
 
     def as_(self, token: str) -> "Browser":
         """Somebody else."""
@@ -76,8 +78,8 @@ class Browser:
             "raw_path": path.encode(),
             "query_string": query.encode(),
             "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
-            "client": ("127.0.0.1", 41234),
-            "server": ("127.0.0.1", 7734),
+            "client": self.client,
+            "server": self.server,
         }
         got: list[Any] = []
 

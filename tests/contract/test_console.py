@@ -2,6 +2,7 @@
 
 import csv
 import io
+import socket
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,43 @@ def test_signing_in_with_a_token_lasts_until_signing_out(people: People) -> None
         await visitor.post("/sign-out", {})
         visitor.cookies = kept
         assert (await visitor.get("/")).status == 303, "the session itself is over"
+
+    play_console(people, scenario)
+
+
+def test_a_session_counts_only_for_the_user_of_this_machine_who_began_it(people: People) -> None:
+    """Browsers send cookies to every port of 127.0.0.1, so that another user's server there comes by them."""
+
+    async def scenario(rig: Rig, browser: Browser) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as mine:
+            visitor = Browser(app=browser.app, client=mine.getsockname(), server=server.getsockname())
+            await visitor.post("/sign-in", {"token": people.token("ana"), "next": "/"})
+            assert ">ana</span>" in (await visitor.get("/")).text
+        thief = Browser(app=browser.app, cookies=dict(visitor.cookies))
+        assert (await thief.get("/")).status == 303, "the kernel does not say that this is the same user"
+
+    play_console(people, scenario)
+
+
+@pytest.mark.parametrize(
+    "shown", ["Bearer ", "Bearer", "Basic YW5hOmFuYQ==", "", "Bearer two words", "Bearer " + "x" * 20_000]
+)
+def test_who_shows_something_unusable_is_nobody(people: People, shown: str) -> None:
+    async def scenario(rig: Rig, browser: Browser) -> None:
+        visitor = browser.as_("")
+        await visitor.post("/sign-in", {"token": people.token("ana"), "next": "/"})
+        assert (await visitor.get("/?format=json")).status == 200
+        assert (await visitor.get("/?format=json", authorization=shown)).status == 401
+
+    play_console(people, scenario)
+
+
+def test_addresses_that_are_none_are_refused(people: People) -> None:
+    async def scenario(rig: Rig, browser: Browser) -> None:
+        assert (await browser.get("/sign-in?next=//[")).status == 200
+        assert (await browser.get("/sign-in?next=/%2F[")).status == 200
+        assert (await browser.post("/sign-out", {}, origin="http://[")).status == 403
+        assert (await browser.post("/sign-out", {}, origin="null")).status == 403
 
     play_console(people, scenario)
 

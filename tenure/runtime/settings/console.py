@@ -1,5 +1,7 @@
 """The rows of the section `console:`: where the web console answers, and how it reaches the gateway."""
 
+import ipaddress
+
 from tenure.domain.loopback import is_loopback
 from tenure.domain.refusal import Refusal
 from tenure.runtime.settings.kinds import FILE, TEXT, TRUTH, read_text
@@ -32,6 +34,28 @@ def check_console_reach(host: str, *, encrypted: bool) -> None:
             fix="set console.cert and console.cert_key, or listen on 127.0.0.1; only where something else encrypts "
             "every connection, set identity.insecure_plaintext=true",
         )
+
+
+def check_gateway_reach(address: str, *, encrypted: bool) -> None:
+    """Raise `Refusal` for a gateway on another machine where tokens could be read on their way to it.
+
+    An address of all interfaces is where a gateway beside the console listens.
+    """
+    host = address.rpartition(":")[0]
+    if not (encrypted or is_loopback(host) or _is_every_address(host)):
+        raise Refusal(
+            field="--console-gateway",
+            problem=f"{address[:80]!r} is not on loopback, and without TLS tokens could be read on their way to it",
+            fix="set console.gateway_ca or console.gateway_tls; only where something else encrypts every connection, "
+            "set identity.insecure_plaintext=true",
+        )
+
+
+def _is_every_address(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False
 
 
 def _file(key: str, what: str, example: str, *, words: str = "", secret: bool = False) -> Setting:

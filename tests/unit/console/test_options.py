@@ -32,6 +32,8 @@ def test_usual_options(tmp_path: Path) -> None:
         (["--console-listen", "0.0.0.0:7734"], "0.0.0.0 is not loopback"),
         (["--console-cert", "/x.pem"], "--console-cert: a certificate and its key go together"),
         (["--console-gateway-cert-key", "/x.pem"], "--console-gateway-cert: a certificate and its key go together"),
+        (["--console-gateway", "gw.lab:7733"], "--console-gateway: 'gw.lab:7733' is not on loopback"),
+        (["--console-gateway", "[2001:db8::1]:7733"], "without TLS tokens could be read"),
         (["--set", "console.lissten=1"], "did you mean listen"),
     ],
 )
@@ -61,6 +63,22 @@ def test_users_of_this_machine_are_known_where_the_gateway_knows_them(
 def test_never_on_an_address_that_others_reach(tmp_path: Path) -> None:
     elsewhere = options(tmp_path, "--console-listen", "0.0.0.0:0", "--set", "identity.insecure_plaintext=true")
     assert not elsewhere.os_users
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--console-gateway", "gw.lab:7733", "--console-gateway-tls"],
+        ["--console-gateway", "gw.lab:7733", "--console-gateway-ca", "/etc/hostname"],
+        ["--console-gateway", "gw.lab:7733", "--set", "identity.insecure_plaintext=true"],
+        ["--console-gateway", "0.0.0.0:7733"],
+        ["--console-gateway", "[::]:7733"],
+        ["--console-gateway", "[::1]:7733"],
+        ["--console-gateway", "localhost:7733"],
+    ],
+)
+def test_gateways_that_no_one_can_listen_in_on_the_way_to(tmp_path: Path, more: list[str]) -> None:
+    assert options(tmp_path, *more).gateway == more[1]
 
 
 def test_a_taken_port_is_fallen_back_from_and_the_same_again_next_time(tmp_path: Path) -> None:
