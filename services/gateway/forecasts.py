@@ -65,21 +65,23 @@ class Forecasts:
         return Told(made=self._told.made, by_job=self._told.by_job, trouble=self._told.trouble or WORKING)
 
     async def fill(self, answer: jobs_pb2.ExplainJobResponse, job: JobId) -> None:
-        """Add to the explanation of a queued job when it will start and what would change that, if that is told."""
+        """Add to the explanation of a queued job when it will start and what would change that, or why nobody says."""
         told, outlook = await asyncio.gather(self.latest(wait_s=EXPLAIN_WAIT_S), self._outlook(job))
         found = told.by_job.get(job)
         if found is not None and told.made is not None:
             answer.forecast.CopyFrom(_start_forecast(found, told.made))
-        if outlook is not None:
+        if isinstance(outlook, NoForecast):
+            answer.alternatives_trouble = str(outlook)
+        else:
             answer.alternatives.extend(_alternative(change, at=outlook.at) for change in outlook.changes)
 
-    async def _outlook(self, job: JobId) -> Outlook | None:
+    async def _outlook(self, job: JobId) -> Outlook | NoForecast:
         try:
             connection = await self._connected()
             question = Question(job=job)
             return await ask(connection, question, cluster=self._cluster, kind=Outlook, timeout_s=OUTLOOK_TIMEOUT_S)
-        except NoForecast:
-            return None
+        except NoForecast as trouble:
+            return trouble
 
     async def _ask_all(self) -> None:
         try:

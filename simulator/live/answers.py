@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
 
 from services.placer.state import State as PlacerState
 from simulator.live.alternatives import alternatives
@@ -42,6 +43,8 @@ COPY_KEPT_MS: Millis = 2_000
 """What would change a start is looked at on a copy of what the placer knows, which is as old at most."""
 PENDING_MAX = 256
 """So many questions wait; the log's server drops what comes beyond."""
+AT_A_TIME = 256
+"""So many questions are answered at a time; whoever asks beyond them is told so."""
 
 
 class Answers:
@@ -54,6 +57,8 @@ class Answers:
         self._copy: tuple[PlacerState, Position, Millis] | None = None
         self._until_s = 0.0
         self._working, self._looking = asyncio.Lock(), asyncio.Lock()
+        self._answering: set[asyncio.Task[None]] = set()
+        """Kept, or a task may be collected before it is done."""
 
     async def listen(self, connection: Client, *, cluster: str) -> None:
         """Answer from now on. Of several processes one is asked at a time."""
@@ -63,9 +68,18 @@ class Answers:
         )
 
     async def _hear(self, message: Msg) -> None:
+        """Begin to answer one question. The client gives the next one when this returns: nothing is waited for here."""
         if not message.reply.startswith(f"{self._asker}."):
             logger.warning("somebody asked for a forecast to be sent to %.80r: no name of a gateway", message.reply)
             return
+        if len(self._answering) >= AT_A_TIME:
+            await self._say(message.reply, b"", encode_trouble("no forecast is available: too many ask at once"))
+            return
+        task = asyncio.create_task(self._reply(message))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _reply(self, message: Msg) -> None:
         body, headers = b"", dict[str, str]()
         try:
             question = decode_question(message.data)
@@ -75,7 +89,13 @@ class Answers:
         except Exception:  # a future that breaks is no reason to end: the next one begins elsewhere
             logger.exception("no forecast could be made")
             headers = encode_trouble("no forecast is available: it could not be worked out (its log says why)")
-        await self._connection.publish(message.reply, body, headers=headers or None)
+        await self._say(message.reply, body, headers)
+
+    async def _say(self, reply: str, body: bytes, headers: dict[str, str]) -> None:
+        try:
+            await self._connection.publish(reply, body, headers=headers or None)
+        except NatsError as trouble:  # whoever asked has stopped waiting by the time that the server is back
+            logger.warning("an answer could not be sent: %s", trouble)
 
     async def answer(self, question: Question) -> bytes:
         """The body of the reply. Raises ValueError with a line for people."""

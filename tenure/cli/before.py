@@ -77,13 +77,15 @@ def show(answer: "jobs_pb2.ExplainJobResponse") -> None:
 
 
 def show_forecast(answer: "jobs_pb2.ExplainJobResponse") -> None:
-    """When it will start, and what would change that; nothing where nobody can tell."""
+    """When it will start, and what would change that, or why nobody can tell."""
     now = words.now_ms()
     if answer.HasField("forecast"):
         say(Cell("\nFORECAST", "bold"))
         say(Cell(_forecast(answer.forecast, now=now)))
     changes = [_change_row(one, now=now) for one in answer.alternatives]
     _section("WHAT WOULD CHANGE IT", CHANGE_COLUMNS, changes, len(changes))
+    if answer.alternatives_trouble:
+        say(Cell(f"\nWhat would change it could not be looked at: {clean(answer.alternatives_trouble)}.", "dim"))
 
 
 def _show_before(before: "jobs_pb2.StandsBefore") -> None:

@@ -16,6 +16,7 @@ def explained(answer: "jobs_pb2.ExplainJobResponse") -> Document:
         "expected": _expected(answer.expected) if answer.HasField("expected") else None,
         "forecast": _forecast(answer.forecast) if answer.HasField("forecast") else None,
         "alternatives": [_alternative(one) for one in answer.alternatives],
+        "alternatives_trouble": answer.alternatives_trouble or None,
         "gave_way": [_gave_way(one) for one in answer.gave_way],
         "rejection": _rejection(answer.rejection) if answer.HasField("rejection") else None,
     }

@@ -925,10 +925,13 @@ class ExplainJobResponse(_message.Message):
     ALTERNATIVES_FIELD_NUMBER: _builtins.int
     GAVE_WAY_FIELD_NUMBER: _builtins.int
     REJECTION_FIELD_NUMBER: _builtins.int
+    ALTERNATIVES_TROUBLE_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """The position the story was read up to."""
     last_position: _builtins.int
     """The position of the job's last fact. Greater than `position`: the database lags, and the end is missing."""
+    alternatives_trouble: _builtins.str
+    """Why `alternatives` could not be looked at; empty where they were, or were not asked for."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Step]:
         """In order of position."""
@@ -979,10 +982,11 @@ class ExplainJobResponse(_message.Message):
         alternatives: _abc.Iterable[Global___Alternative] | None = ...,
         gave_way: _abc.Iterable[Global___GaveWay] | None = ...,
         rejection: Global___Rejection | None = ...,
+        alternatives_trouble: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "expected", b"expected", "forecast", b"forecast", "job", b"job", "rejection", b"rejection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "answer", b"answer", "before", b"before", "expected", b"expected", "forecast", b"forecast", "gave_way", b"gave_way", "job", b"job", "last_position", b"last_position", "position", b"position", "rejection", b"rejection", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "alternatives_trouble", b"alternatives_trouble", "answer", b"answer", "before", b"before", "expected", b"expected", "forecast", b"forecast", "gave_way", b"gave_way", "job", b"job", "last_position", b"last_position", "position", b"position", "rejection", b"rejection", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

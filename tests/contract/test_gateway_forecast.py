@@ -177,6 +177,7 @@ def test_an_explanation_says_when_a_queued_job_starts_and_what_would_change_it()
         assert (answer.forecast.position, answer.forecast.at_ms) == (3, NOW)
         unasked = await rig.jobs.Explain(jobs_pb2.ExplainJobRequest(job_id=job))
         assert not unasked.HasField("forecast") and not unasked.alternatives, "nobody waits for what was not asked for"
+        assert answer.alternatives_trouble == unasked.alternatives_trouble == ""
 
     play(MemoryUnderTest(), scenario, agents=told, history_of=LogHistory)
 
@@ -189,5 +190,6 @@ def test_without_a_forecast_a_story_is_told_all_the_same() -> None:
         answer = await rig.jobs.Explain(jobs_pb2.ExplainJobRequest(job_id=job, forecast=True))
         assert [step.kind for step in answer.steps] == ["JobSubmitted", "JobAdmitted"]
         assert not answer.HasField("forecast") and not answer.alternatives
+        assert answer.alternatives_trouble == "no forecast is available: its process does not answer"
 
     play(MemoryUnderTest(), scenario, agents=told, history_of=LogHistory)

@@ -140,6 +140,12 @@ def test_what_was_simulated_comes_after_what_is_known(
     waiting.forecast.Clear()
     waiting.forecast.basis = "16 futures"
     assert "it starts later than was looked in most futures: 16 futures." in tenure("why", "j2").out
+    assert "could not be looked at" not in tenure("why", "j2").out
+    del waiting.alternatives[:]
+    waiting.alternatives_trouble = "no forecast is available: none came within 2 s"
+    out = tenure("why", "j2").out
+    assert "What would change it could not be looked at: no forecast is available: none came within 2 s." in out
+    assert tenure("why", "j2", "--json").json()["alternatives_trouble"] == waiting.alternatives_trouble
 
 
 def test_json_has_every_field(tenure: Run, waiting: jobs_pb2.ExplainJobResponse) -> None:

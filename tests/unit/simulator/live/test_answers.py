@@ -64,6 +64,7 @@ class Answering:
     async def ask(self, data: bytes, *, reply: str = f"{ASKER}.1") -> None:
         await self.answers.listen(self.line, cluster="lab")  # type: ignore[arg-type]
         await self.answers._hear(Msg(_client=None, subject="s", reply=reply, data=data))  # type: ignore[arg-type]
+        await asyncio.gather(*self.answers._answering)
 
 
 def asked(answering: Answering, question: Question) -> tuple[bytes, dict[str, str] | None]:
@@ -127,6 +128,13 @@ def test_a_future_that_breaks_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("simulator.live.answers.forecast", broken)
     body, headers = asked(Answering(), Question())
     with pytest.raises(NoForecast, match="could not be worked out"):
+        decode_answer(body, headers, kind=Forecast)
+
+
+def test_whoever_asks_beyond_the_bound_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulator.live.answers.AT_A_TIME", 0)
+    body, headers = asked(Answering(), Question())
+    with pytest.raises(NoForecast, match="too many ask at once"):
         decode_answer(body, headers, kind=Forecast)
 
 
