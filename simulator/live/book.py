@@ -22,8 +22,10 @@ SAMPLES_MAX = 256
 KINDS_MAX = 20_000
 """... and so many kinds, those that were met last."""
 ARRIVALS_MAX = 20_000
+"""Of what was submitted no more is remembered than this; beyond it the latest `FULL` ..."""
+FULL = 15_000
 ARRIVALS_FOR: Millis = 7 * DAY
-"""What was submitted is remembered for so long: the week ahead is taken to be like the week before."""
+"""... and nothing for much longer than this: the week ahead is taken to be like the week before."""
 ENDED = (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED)
 """Ends that were the job's own or its owner's, and so say how long such jobs hold GPUs."""
 _NO_LAUNCH = Launch(command=("forecast",))
@@ -45,7 +47,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fal
 
 
 class Book(msgspec.Struct, kw_only=True):
-    """All of it. `since`: the instant of the first job."""
+    """All of it. `since`: from when on `arrivals` has all that was submitted; None before the first job."""
 
     since: Millis | None = None
     jobs: dict[JobId, Doing] = {}
@@ -75,9 +77,12 @@ def _admitted(book: Book, fact: JobAdmitted) -> None:
     book.jobs[fact.job] = Doing(spec=spec)
     book.since = fact.at if book.since is None else book.since
     book.arrivals.append(Arrival(at=fact.at, spec=spec))
-    if len(book.arrivals) > ARRIVALS_MAX or book.arrivals[0].at < fact.at - ARRIVALS_FOR - DAY:
-        first = fact.at - ARRIVALS_FOR
-        book.arrivals = [each for each in book.arrivals if each.at >= first][-ARRIVALS_MAX * 3 // 4 :]
+    if len(book.arrivals) > ARRIVALS_MAX:
+        book.arrivals = book.arrivals[-FULL:]
+        book.since = book.arrivals[0].at
+    if book.arrivals[0].at < fact.at - ARRIVALS_FOR - DAY:
+        book.since = fact.at - ARRIVALS_FOR
+        book.arrivals = [each for each in book.arrivals if each.at >= book.since]
 
 
 def _started(book: Book, fact: RunStarted) -> None:

@@ -14,7 +14,7 @@ from services.placer.state import State as PlacerState
 from simulator.actor import Actor
 from simulator.agents import FREE, Behaviour, Running, VirtualAgents
 from simulator.clockwork import Clockwork
-from simulator.live.book import Arrival, Book
+from simulator.live.book import FULL, Arrival, Book
 from simulator.live.lengths import Lengths, quantile_of
 from simulator.live.state import Dumped, Folding
 from simulator.live.thinning import queue_of
@@ -92,9 +92,8 @@ class Future(Clockwork):
         self._reasons = log.inbox((PlacementDeferred,))
         self._book, self.asked = dumped.book, queue_of(placer.core)
         self._take_over(placer.core)
-        self._coming = list(arrivals(dumped.book, now=now, day_before=draw % 2 == 1, horizon_ms=bounds.horizon_ms))
-        self._coming.reverse()
-        self._came = 0
+        self._coming = arrivals(dumped.book, now=now, day_before=draw % 2 == 1, horizon_ms=bounds.horizon_ms)
+        self._next, self._came = next(self._coming, None), 0
         self._expect_next()
 
     def follow(self) -> Drawn:
@@ -159,13 +158,13 @@ class Future(Clockwork):
 
     def _expect_next(self) -> None:
         """One action for the next instant at which something comes in."""
-        if self._coming:
-            self.at(self._coming[-1].at, self._admit)
+        if self._next is not None:
+            self.at(self._next.at, self._admit)
 
     def _admit(self) -> None:
         facts = []
-        while self._coming and self._coming[-1].at <= self.now:
-            spec = self._coming.pop().spec
+        while self._next is not None and self._next.at <= self.now:
+            spec, self._next = self._next.spec, next(self._coming, None)
             self._came += 1
             job = JobId(f"coming-{self._came}")
             self.agents.behaviours[job] = self._behaviour(job, spec, had_ms=0, held_ms=0)
@@ -181,12 +180,15 @@ class Future(Clockwork):
 def arrivals(book: Book, *, now: Millis, day_before: bool, horizon_ms: Millis) -> Iterator[Arrival]:
     """What will come in, in order of time: what came in a week before, or the day before, again and again.
 
-    Nothing where the book does not go back so far.
+    Of a log with so many jobs that not even a day of them is kept: what is kept. Nothing where the log is younger, or
+    what is kept came at once: that says nothing of what will.
     """
     known = 0 if book.since is None else now - book.since
-    period = DAY if known >= DAY and (day_before or known < 7 * DAY) else 7 * DAY
+    period = DAY if day_before or known < 7 * DAY else 7 * DAY
     if known < period:
-        return
+        if len(book.arrivals) < FULL or known < HOUR:
+            return
+        period = known
     last = sorted((each for each in book.arrivals if now - period < each.at <= now), key=lambda each: each.at)
     for number in range(1, -(-horizon_ms // period) + 1):
         for each in last:

@@ -2,13 +2,15 @@
 
 import pytest
 
-from simulator.live.book import Arrival, Book
+from simulator.live.book import ARRIVALS_MAX, FULL, Arrival, Book, evolve
 from simulator.live.forecast import LATER_FOLLOWED, at_quantile, forecast, told
 from simulator.live.future import Bounds, arrivals
 from simulator.live.state import read
 from simulator.live.thinning import queue_of, thin
-from tenure.domain.ids import JobId
+from tenure.domain.ids import JobId, Position
 from tenure.domain.units import DAY, HOUR, MINUTE, SECOND
+from tenure.events.budgets import JobAdmitted
+from tenure.events.fact import Recorded
 from tests.unit.simulator.live.present import FOLDING, Present, a_job
 
 BOUNDS = Bounds(draws=3)
@@ -125,6 +127,31 @@ def test_what_comes_is_what_came_a_week_or_a_day_before() -> None:
     assert day == [4 * HOUR, 23 * HOUR, 28 * HOUR, 47 * HOUR]
     young = Book(since=now - HOUR, arrivals=came)
     assert list(arrivals(young, now=now, day_before=True, horizon_ms=7 * DAY)) == []
+
+
+@pytest.mark.parametrize(
+    ("a_day", "days", "is_week"),
+    [(2_000, 9, True), (5_000, 9, False), (40_000, 2, False)],
+)
+@pytest.mark.parametrize("day_before", [True, False])
+def test_what_comes_is_like_what_is_remembered(a_day: int, days: int, is_week: bool, day_before: bool) -> None:
+    book, gap = Book(), DAY // a_day
+    now = days * DAY
+    for number in range(days * a_day):
+        fact = JobAdmitted(at=number * gap, job=JobId(f"{number}"), spec=a_job(), submitted_at=number * gap)
+        evolve(book, Recorded(Position(number + 1), fact))
+        del book.jobs[fact.job]
+    assert len(book.arrivals) <= ARRIVALS_MAX and book.since is not None
+    assert (now - book.since >= 7 * DAY) == is_week
+    found = [each.at - now for each in arrivals(book, now=now, day_before=day_before, horizon_ms=2 * DAY)]
+    assert found[0] <= 2 * gap, "as soon as before"
+    assert len(found) == pytest.approx(2 * a_day, rel=0.01), "and as many"
+
+
+def test_what_came_at_once_says_nothing_of_what_comes() -> None:
+    came = [Arrival(at=HOUR + number, spec=a_job()) for number in range(FULL)]
+    book = Book(since=HOUR, arrivals=came)
+    assert list(arrivals(book, now=HOUR + MINUTE, day_before=True, horizon_ms=DAY)) == []
 
 
 def test_nothing_later_is_said_than_what_is_promised() -> None:
