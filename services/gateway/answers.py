@@ -11,10 +11,10 @@ from services.gateway.policy.sides import Side
 from services.gateway.policy.stands_before import Before, JobBefore, RunBefore
 from services.gateway.state import State
 from tenure.domain.job import Topology
-from tenure.domain.reasons import Reason
+from tenure.domain.reasons import JobState, Reason
 from tenure.domain.reasons_in_words import say_ahead, say_why, spoken_ahead
 from tenure.domain.units import DAY, HOUR, MINUTE, SECOND, Millis, format_duration
-from tenure.events.placing import RunPreemptionRequested
+from tenure.events.placing import JobRequeued, RunPreemptionRequested
 
 NAMED = 3
 """Things named in one sentence; the tables below have more."""
@@ -84,6 +84,8 @@ def say_running(asker: JobEntry, own: Side, *, now: Millis, unit: str) -> list[s
     """What a job with a live run has, and how safe it is."""
     run = asker.runs[-1]
     holds = f"Run {run.number} holds {run.gpus} {unit}s"
+    if run.ended_at is not None:
+        return [f"Run {run.number} ended at {when(run.ended_at, now=now)}; what becomes of the job is not decided yet."]
     if run.started_at is None:
         kept = "; nothing preempts it meanwhile" if run.allocated else ""
         return [f"{holds}; its processes have not all started yet{kept}."]
@@ -105,15 +107,9 @@ def say_running(asker: JobEntry, own: Side, *, now: Millis, unit: str) -> list[s
 
 
 def say_gave_way(
-    fact: RunPreemptionRequested,
-    asker: JobEntry | None,
-    victim: JobEntry,
-    run: RunEntry | None,
-    *,
-    now: Millis,
-    unit: str,
+    fact: RunPreemptionRequested, asker: JobEntry | None, run: RunEntry | None, *, now: Millis, unit: str
 ) -> list[str]:
-    """Why a run was told to go: who asked, what it had of its protection, the rule with both sides, what follows.
+    """Why a run was told to go: who asked, what it had of its protection, the rule with both sides.
 
     `asker` is None for a host that drains, and for a job that is no longer kept.
     """
@@ -125,15 +121,63 @@ def say_gave_way(
     if run is not None:
         numbers |= spoken_ahead(run.ahead_at_stop)
         if run.started_at is not None and run.allocated:
-            ran, promised = rough(fact.at - run.started_at), format_duration(run.min_runtime_ms)
-            told.append(f"It had run for {ran}; its contract protected the first {promised} of that.")
+            told.append(_had(fact.at - run.started_at, promised=run.min_runtime_ms))
     why = say_why(dataclasses.replace(fact.why, numbers=numbers), unit=unit)
     told.append(f"The rule is {fact.why.rule}: {why}.")
-    if victim.spec.resumable:
-        told.append("As it can resume, it goes back to the queue with its first submit time and what it has saved.")
-    else:
-        told.append("As it cannot resume, it ends with that. A job submitted with --resumable is queued again instead.")
     return told
+
+
+def _had(ran: Millis, *, promised: Millis) -> str:
+    """What a run had of its contract when it was told to go."""
+    length = format_duration(promised)
+    if ran < promised:
+        return (
+            f"It had run for {rough(ran)}, and its contract promised {length}: only a lost host or a fatal drain ends "
+            "a run sooner."
+        )
+    return f"It had run for {rough(ran)}; its contract protected the first {length} of that."
+
+
+def say_leaving(fact: RunPreemptionRequested, victim: JobEntry) -> str:
+    """What follows when a run that was told to go is gone: of one that is still there."""
+    if victim.cancel_asked:
+        return "It was cancelled meanwhile: when its run is gone, it is over."
+    unless = "unless all of it ends with status 0 and has saved nothing since: then it is completed"
+    if fact.why.reason is Reason.DISRUPT_HOST_FATAL:
+        return (
+            "When its run is gone, it goes back to the queue with its first submit time, as every job does that its "
+            f"host fails, {unless}."
+        )
+    if victim.spec.resumable:
+        return (
+            "As it can resume, when its run is gone it goes back to the queue with its first submit time and what it "
+            f"has saved, {unless}."
+        )
+    return (
+        f"As it cannot resume, when its run is gone it is over, preempted, {unless}. A job submitted with --resumable "
+        "is queued again instead."
+    )
+
+
+def say_requeued(fact: JobRequeued, *, now: Millis, unit: str) -> str:
+    """That a job went back to the queue, and when."""
+    return f"It was queued again at {when(fact.at, now=now)}: {say_why(fact.why, unit=unit)}."
+
+
+def say_over(entry: JobEntry, *, cancelled_by: str, unit: str) -> str:
+    """How a job ended that is over. `cancelled_by`: who asked for that, empty where nobody did."""
+    if entry.state is JobState.PREEMPTED:
+        return (
+            "It is over, preempted: it cannot resume, so it ended with the run that had to give way. A job submitted "
+            "with --resumable is queued again instead."
+        )
+    assert entry.why is not None, "every end has a reason"
+    why = say_why(entry.why, unit=unit)
+    if entry.state is JobState.CANCELLED and entry.why.reason is not Reason.STOP_CANCELLED:
+        why = (
+            f"{cancelled_by or 'somebody'} cancelled it while its run was ending"  # the reason is that of the run's end
+        )
+    return f"It is over, {entry.state}: {why}."
 
 
 def say_rejected(field: str, problem: str, fix: str) -> list[str]:

@@ -1,6 +1,8 @@
 """`Explain` on what the other roles really write: a scenario at an instant, folded and asked about a job."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from services.gateway.evolve import READS, evolve
 from services.gateway.explaining import Explaining
@@ -17,7 +19,11 @@ SCENARIOS = Path(__file__).parents[2] / "scenario"
 
 def played(name: str, until: str) -> tuple[World, State]:
     """The world of a scenario at an instant, and what the gateway knows of it."""
-    script = load(SCENARIOS / f"{name}.yaml")
+    return acted(load(SCENARIOS / f"{name}.yaml"), until)
+
+
+def acted(script: Mapping[str, Any], until: str) -> tuple[World, State]:
+    """The same of a script."""
     world = build(script)
     plan(script, world)
     world.run(instant(until))

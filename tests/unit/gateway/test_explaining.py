@@ -2,13 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tenure.domain.reasons_in_words import say_ahead
 from tenure.domain.units import HOUR
 from tests.scenario.script import load
-from tests.unit.gateway.explained import SCENARIOS, explain, explained, played
+from tests.unit.gateway.explained import SCENARIOS, acted, explain, explained, played
 
 
 def test_a_run_in_the_way_is_named_with_its_protection_and_both_sides() -> None:
@@ -38,7 +39,8 @@ def test_who_had_to_give_way_reads_the_rule_the_asker_and_both_sides() -> None:
         "It had run for 1h; its contract protected the first 1h of that.",
         "The rule is P5: its protection ended at 1970-01-01 01:00:00 UTC, and a has had 0.00 of its share (4.0 "
         "GPU-hours behind) while b has had 2.02 (4.0 GPU-hours ahead; margin 0.02).",
-        "As it can resume, it goes back to the queue with its first submit time and what it has saved.",
+        "It was queued again at 01:00 UTC (1m ago): it can resume, so it is back in the queue with its submit time "
+        "1970-01-01 00:00:00 UTC and its checkpoint of 1970-01-01 01:00:00 UTC.",
     ]
     (gave_way,) = answer.gave_way
     assert (gave_way.run_id, gave_way.by, gave_way.by_budget, gave_way.by_user) == ("long.1", "other", "a", "ana")
@@ -51,8 +53,63 @@ def test_who_had_to_give_way_reads_the_rule_the_asker_and_both_sides() -> None:
 
 def test_an_end_without_resuming_says_so() -> None:
     answer = explained("victims_are_stopping", "free", "30m")
-    assert answer.answer[-1].startswith("As it cannot resume, it ends with that.")
+    assert answer.answer[-1].startswith("It is over, preempted: it cannot resume,")
     assert "gave way" not in " ".join(answer.answer) and answer.gave_way[0].protected_until_ms == 0
+    assert list(answer.answer) == list(answer.gave_way[0].answer), "and says it once"
+
+
+def gives_way(until: str, *, cancel_at: str = "", **behaviour: Any) -> list[str]:
+    """What is said of `long`, which had to give way at 1 h to another budget's job and takes 20 s for it."""
+    long = {"submit": "long", "budget": "b", "gpus": 8, "min_runtime": "1h", "runs_for": "5h", "grace": "1m"}
+    other = {"at": "20m", "submit": "other", "budget": "a", "gpus": 8, "min_runtime": "30m", "runs_for": "2h"}
+    cancels = [{"at": cancel_at, "cancel": "long"}] if cancel_at else []
+    script = {
+        "given": {"hosts": "1x8", "budgets": {"a": {"share": 50}, "b": {"share": 50}}, "policy": {"lookback": "4h"}},
+        "when": [{"at": "0s", **long, "stops_after": "20s", **behaviour}, other, *cancels],
+    }
+    return list(explain(*acted(script, until), "long").answer)
+
+
+def test_while_a_run_stops_it_is_said_what_follows() -> None:
+    told = gives_way("60m10s", resumable=True)
+    assert told[3].startswith("As it can resume, when its run is gone it goes back to the queue"), told
+    told = gives_way("60m10s")
+    assert told[3].startswith("As it cannot resume, when its run is gone it is over, preempted, unless all"), told
+    assert "was told to end" in told[4]
+    assert gives_way("60m10s", cancel_at="60m5s")[3].startswith("It was cancelled meanwhile")
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+def test_who_ends_well_in_its_grace_is_completed(resumable: bool) -> None:
+    told = gives_way("70m", resumable=resumable, stop_exit_code=0, saves_on_stop=False)
+    assert told[0].startswith("Run 1 had to give way")
+    assert told[3:] == ["It is over, completed: every replica ended with status 0."]
+
+
+def test_who_is_cancelled_after_it_was_queued_again_reads_both() -> None:
+    told = gives_way("70m", cancel_at="65m", resumable=True)
+    assert told[3].startswith("It was queued again at 01:00 UTC")
+    assert told[4:] == ["It is over, cancelled: operator cancelled it."]
+
+
+def test_who_is_cancelled_while_its_run_ends_reads_by_whom() -> None:
+    told = gives_way("70m", cancel_at="60m5s", resumable=True)
+    assert told[3:] == ["It is over, cancelled: operator cancelled it while its run was ending."]
+
+
+def test_a_fatal_drain_breaks_a_contract_and_queues_the_job_again() -> None:
+    answer = explained("fatal_drain_ends_protected_runs", "paid", "11m")
+    assert answer.gave_way[0].answer[1] == (
+        "It had run for 10m, and its contract promised 8h: only a lost host or a fatal drain ends a run sooner."
+    )
+    script = load(SCENARIOS / "fatal_drain_ends_protected_runs.yaml")
+    for entry in script["when"]:
+        entry.pop("resumable", None)
+    script["when"][0]["stops_after"] = "20s"
+    told = explain(*acted(script, "10m10s"), "paid").gave_way[0].answer[-1]
+    assert told.startswith("When its run is gone, it goes back to the queue with its first submit time")
+    told = explain(*acted(script, "11m"), "paid").gave_way[0].answer[-1]
+    assert told.startswith("It was queued again at 00:10 UTC") and "its host was lost" in told
 
 
 def test_a_drain_is_no_job() -> None:
