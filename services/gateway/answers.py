@@ -9,8 +9,8 @@ from services.gateway.policy.expected_start import Basis, Expected
 from services.gateway.policy.in_the_way import still_in_the_way
 from services.gateway.policy.sides import Side
 from services.gateway.policy.stands_before import Before, JobBefore, RunBefore
+from services.gateway.policy.usable import must_be_one_block
 from services.gateway.state import State
-from tenure.domain.job import Topology
 from tenure.domain.reasons import JobState, Reason
 from tenure.domain.reasons_in_words import say_ahead, say_why, spoken_ahead
 from tenure.domain.units import DAY, HOUR, MINUTE, SECOND, Millis, format_duration
@@ -203,7 +203,7 @@ def rough(length: Millis) -> str:
 def _place(asker: JobEntry, before: Before, *, unit: str) -> str:
     spec, each = asker.spec, _count(asker.spec.gpus_per_replica, unit)
     gang = each if spec.replicas == 1 else f"{spec.replicas} replicas of {each}"
-    one_block = " in one block" if spec.topology is Topology.ONE_BLOCK and spec.replicas > 1 else ""
+    one_block = " in one block" if must_be_one_block(spec) else ""
     where = f"at place {before.rank} of the order" if before.rank else "behind others that are just like it"
     return f"It waits for {gang}{one_block}, {where}; queued in all: {_count(before.queued, 'job')}."
 
@@ -220,7 +220,8 @@ def _room(asker: JobEntry, before: Before, *, unit: str) -> str:
     )
     if fit >= asker.spec.replicas:
         return f"{where}: enough for it, if they were given to it."
-    fits = f"{fit} of its {asker.spec.replicas} replicas fit" if asker.spec.replicas > 1 else "it does not fit"
+    within = " in one block" if must_be_one_block(asker.spec) else ""
+    fits = f"{fit} of its {asker.spec.replicas} replicas fit{within}" if asker.spec.replicas > 1 else "it does not fit"
     return f"{where}: {fits}."
 
 

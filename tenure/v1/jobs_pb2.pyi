@@ -1350,7 +1350,9 @@ class RoomBefore(_message.Message):
     largest_hole: _builtins.int
     """Most free GPUs on one host."""
     replicas_fit: _builtins.int
-    """So many of its replicas fit into what is free."""
+    """So many of its replicas fit into what is free; of a gang for one block, into what is free in the block that takes
+    most of them.
+    """
     gpus_in_escrow: _builtins.int
     """GPUs being freed for another job (P7)."""
     gpus_reserved: _builtins.int

@@ -10,12 +10,10 @@ from enum import StrEnum
 
 from services.gateway.entries import JobEntry
 from services.gateway.policy.stands_before import Before, RunBefore
+from services.gateway.policy.usable import Place
 from tenure.domain.ids import HostId
-from tenure.domain.job import JobSpec, Topology
+from tenure.domain.job import JobSpec
 from tenure.domain.units import Millis
-
-Place = tuple[str, str, str]
-"""Cluster, GPU type, and block; an empty block: all of the pool."""
 
 
 class Basis(StrEnum):
@@ -68,7 +66,7 @@ class _Offer:
         self._spec, self._before = spec, before
         self._offered = dict(before.free)
         self._shut = _shut(spec, before, now=now)
-        self._place_of = _places(spec, before)
+        self._place_of = before.places
         self._fitting: Counter[Place] = Counter()
         for name in self._offered:
             self._count(name, +1)
@@ -116,24 +114,3 @@ def _shut(spec: JobSpec, before: Before, *, now: Millis) -> dict[HostId, int]:
             for place in reservation.placement:
                 shut.setdefault(place.host, set()).update(place.gpus)
     return {name: len(gpus) for name, gpus in shut.items()}
-
-
-def _places(spec: JobSpec, before: Before) -> dict[HostId, Place]:
-    """Of each open host the place that the whole gang would lie in: its pool, or a block; a host without is of no use.
-
-    A gang for one block lies in one of the smallest blocks that could hold it if they were empty.
-    """
-    hosts = before.usable.open
-    if spec.topology is not Topology.ONE_BLOCK or spec.replicas == 1:
-        return {name: (entry.spec.cluster, entry.spec.gpu_type, "") for name, entry in hosts.items()}
-    chains: dict[HostId, list[Place]] = {}
-    could: Counter[Place] = Counter()
-    for name, entry in before.usable.hosts.items():
-        host, parts = entry.spec, entry.spec.block.split("/")
-        blocks = ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
-        chains[name] = [(host.cluster, host.gpu_type, block) for block in blocks]
-        for place in chains[name]:
-            could[place] += host.gpus // spec.gpus_per_replica
-    able = {name: [place for place in chain if could[place] >= spec.replicas] for name, chain in chains.items()}
-    hold_an_able_one = {place for chain in able.values() for place in chain[:-1]}
-    return {name: able[name][-1] for name in hosts if able[name] and able[name][-1] not in hold_an_able_one}

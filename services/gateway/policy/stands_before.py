@@ -3,12 +3,13 @@
 All of it from recorded facts. Ratios are those of the latest order; the placer adds what it has started since.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from services.gateway.entries import HostEntry, JobEntry, ReservedEntry, RunEntry
 from services.gateway.policy.sides import Side, Sides, sides_of, standing_of
-from services.gateway.policy.usable import Usable, free_on, usable_by
+from services.gateway.policy.usable import Place, Usable, free_on, places_of, usable_by
 from services.gateway.state import State
 from tenure.domain.host import HostState
 from tenure.domain.ids import HostId, JobId
@@ -55,6 +56,7 @@ class Room:
     hosts_with_free: int
     largest_hole: int
     replicas_fit: int
+    """Of a gang for one block: into the block of these hosts that takes most of it."""
     in_escrow: int
     reserved: int
 
@@ -75,6 +77,8 @@ class Before:
     out: list[HostEntry]
     standing: tuple[Side, ...]
     usable: Usable
+    places: dict[HostId, Place]
+    """See `places_of`."""
     free: dict[HostId, int]
 
     @property
@@ -86,7 +90,7 @@ class Before:
 def stands_before(state: State, asker: JobEntry, *, now: Millis, policy: Policy) -> Before:
     """`policy` counts while the log has none. Costs O(hosts + runs + queued jobs)."""
     usable = usable_by(state, asker)
-    free = free_on(usable)
+    free, places = free_on(usable), places_of(asker.spec, usable)
     jobs = _jobs_before(state, asker)
     policy = state.policy or policy
     return Before(
@@ -97,10 +101,11 @@ def stands_before(state: State, asker: JobEntry, *, now: Millis, policy: Policy)
         jobs_gpus=sum(entry.spec.gpus for entry, _ in jobs),
         runs=sorted((_run_before(state, asker, *pair, now, policy) for pair in usable.runs), key=_first_to_go),
         promised=usable.promised,
-        room=_rooms(usable, free, gpus=asker.spec.gpus_per_replica),
+        room=_rooms(usable, free, places, gpus=asker.spec.gpus_per_replica),
         out=sorted(_out(usable), key=lambda entry: (-entry.state_since, entry.spec.host)),
         standing=standing_of(state, asker.spec.budget),
         usable=usable,
+        places=places,
         free=free,
     )
 
@@ -208,7 +213,13 @@ def _first_to_go(before: RunBefore) -> tuple[bool, bool, Millis, str]:
     return before.kept is not None, not before.given_when_over, until, before.run.run
 
 
-def _rooms(usable: Usable, free: dict[HostId, int], *, gpus: int) -> list[Room]:
+def _rooms(usable: Usable, free: dict[HostId, int], places: dict[HostId, Place], *, gpus: int) -> list[Room]:
+    fit: Counter[Place] = Counter()
+    for name, place in places.items():
+        fit[place] += free[name] // gpus
+    most: dict[tuple[str, str], int] = {}
+    for (cluster, gpu_type, _), replicas in fit.items():
+        most[cluster, gpu_type] = max(replicas, most.get((cluster, gpu_type), 0))
     pools: dict[tuple[str, str], list[HostEntry]] = {}
     for entry in usable.open.values():
         pools.setdefault((entry.spec.cluster, entry.spec.gpu_type), []).append(entry)
@@ -221,7 +232,7 @@ def _rooms(usable: Usable, free: dict[HostId, int], *, gpus: int) -> list[Room]:
             free=sum(free[entry.spec.host] for entry in hosts),
             hosts_with_free=sum(1 for entry in hosts if free[entry.spec.host]),
             largest_hole=max(free[entry.spec.host] for entry in hosts),
-            replicas_fit=sum(free[entry.spec.host] // gpus for entry in hosts),
+            replicas_fit=most.get((cluster, gpu_type), 0),
             in_escrow=sum(len(usable.escrow.get(entry.spec.host, ())) for entry in hosts),
             reserved=sum(len(usable.reserved.get(entry.spec.host, ())) for entry in hosts),
         )

@@ -1,13 +1,17 @@
 """Where a job could run if nothing were there: its hosts, the runs on them, and the GPUs of them that are kept."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from services.gateway.entries import HostEntry, JobEntry, ReservedEntry, RunEntry
 from services.gateway.policy.totals import RUNNING
 from services.gateway.state import State
 from tenure.domain.ids import HostId
-from tenure.domain.job import JobSpec
+from tenure.domain.job import JobSpec, Topology
 from tenure.domain.reasons import JobState
+
+Place = tuple[str, str, str]
+"""Cluster, GPU type, and block; an empty block: all of the pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,32 @@ def free_on(usable: Usable) -> dict[HostId, int]:
         name: entry.spec.gpus - (len(taken[name]) if name in taken else entry.held)
         for name, entry in usable.open.items()
     }
+
+
+def places_of(spec: JobSpec, usable: Usable) -> dict[HostId, Place]:
+    """Of each open host the place that the whole gang would lie in: its pool, or a block; a host without is of no use.
+
+    A gang for one block lies in one of the smallest blocks that could hold it if they were empty.
+    """
+    hosts = usable.open
+    if not must_be_one_block(spec):
+        return {name: (entry.spec.cluster, entry.spec.gpu_type, "") for name, entry in hosts.items()}
+    chains: dict[HostId, list[Place]] = {}
+    could: Counter[Place] = Counter()
+    for name, entry in usable.hosts.items():
+        host, parts = entry.spec, entry.spec.block.split("/")
+        blocks = ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
+        chains[name] = [(host.cluster, host.gpu_type, block) for block in blocks]
+        for place in chains[name]:
+            could[place] += host.gpus // spec.gpus_per_replica
+    able = {name: [place for place in chain if could[place] >= spec.replicas] for name, chain in chains.items()}
+    hold_an_able_one = {place for chain in able.values() for place in chain[:-1]}
+    return {name: able[name][-1] for name in hosts if able[name] and able[name][-1] not in hold_an_able_one}
+
+
+def must_be_one_block(spec: JobSpec) -> bool:
+    """Whether it is a gang that may not lie across two blocks."""
+    return spec.topology is Topology.ONE_BLOCK and spec.replicas > 1
 
 
 def _hosts(state: State, spec: JobSpec) -> dict[HostId, HostEntry]:

@@ -137,6 +137,14 @@ def test_holes_are_counted() -> None:
     assert (room.gpus_free, room.hosts_with_gpus_free, room.largest_hole, room.replicas_fit) == (9, 3, 3, 0)
 
 
+def test_a_gang_for_one_block_is_counted_in_one_block() -> None:
+    """As the placer counts: the scenario expects `replicas_fit_one_block: 28`."""
+    answer = explained("a_gang_in_one_block_waits_for_one", "strict", "90s")
+    assert answer.answer[1] == ("36 GPUs are free on 36 hosts, largest hole 1: 28 of its 30 replicas fit in one block.")
+    (room,) = answer.before.room
+    assert (room.gpus_free, room.replicas_fit) == (36, 28)
+
+
 def test_ones_own_reservation_is_a_latest_start() -> None:
     answer = explained("a_blocked_gang_has_a_latest_start", "gang", "20m")
     said = " ".join(answer.answer)
