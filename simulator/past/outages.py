@@ -33,9 +33,13 @@ class Ask(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """At an instant a host is taken away or given back. `empty_at`: until then it takes contracts that end before."""
+    """At an instant a host is taken away or given back. `empty_at`: until then it takes contracts that end before.
+
+    `told_at`: when the log says so, which for a silent host is later.
+    """
 
     at: Millis
+    told_at: Millis
     host: HostId
     ask: Ask
     empty_at: Millis | None = None
@@ -69,14 +73,15 @@ def _of_host(host: HostId, states: Sequence[HostStateChanged]) -> Iterable[Order
             continue
         if change.state is HostState.HEALTHY:
             if out:
-                yield Order(at=change.at, host=host, ask=Ask.RETURN, was_lost=lost)
+                yield Order(at=change.at, told_at=change.at, host=host, ask=Ask.RETURN, was_lost=lost)
             out, lost, silent_since = False, False, None
         elif _is_loss(change) and not lost:
             at = change.at if silent_since is None else silent_since
-            yield Order(at=at, host=host, ask=Ask.LOSE)
+            yield Order(at=at, told_at=change.at, host=host, ask=Ask.LOSE)
             out, lost = True, True
         elif change.state in _OUT and not out:
-            yield Order(at=change.at, host=host, ask=Ask.DRAIN, empty_at=change.deadline if change.accepts else None)
+            empty_at = change.deadline if change.accepts else None
+            yield Order(at=change.at, told_at=change.at, host=host, ask=Ask.DRAIN, empty_at=empty_at)
             out = True
 
 

@@ -61,6 +61,8 @@ class Replay:
         before, cut = self._before(work)
         self.gone: list[HostId] = []
         """Hosts that are there no more."""
+        hosts = changes.hosts or {host.host: host for _, host in past.hosts}.values()
+        self._pools = {(host.cluster, host.gpu_type) for host in hosts}
         self.contracts_cut = 0
         """Jobs that asked for a longer minimum runtime than they may now."""
         self._simulation = Simulation(
@@ -116,9 +118,8 @@ class Replay:
         if not self._changes.caps:
             return job.spec
         policy, spec = self._changes.policy(policy_at(self.past, job.submitted_at)), job.spec
-        clusters = {host.cluster for host in self._changes.hosts or (host for _, host in self.past.hosts)}
-        caps = [policy.of_cluster(name).min_runtime_cap_ms for name in clusters if spec.cluster in (None, name)]
-        cap = min(caps, default=policy.min_runtime_cap_ms)
+        clusters = {pool[0] for pool in self._pools if spec.wanted.accepts(pool)}  # as admission looks at it
+        cap = min([policy.of_cluster(name).min_runtime_cap_ms for name in clusters], default=policy.min_runtime_cap_ms)
         if spec.min_runtime_ms <= cap:
             return spec
         self.contracts_cut += 1
@@ -154,7 +155,7 @@ class Replay:
             for at, spec in self.past.hosts:
                 if at >= self.start and there.get(spec.host) != spec:
                     world.at(at, partial(world.join, (spec,)))
-            stay = None
+            known = None
         else:
             stay = frozenset(spec.host for spec in wanted if there.get(spec.host) == spec)
             for host in there:
@@ -167,9 +168,11 @@ class Replay:
             for spec in fresh:
                 if spec.host in there:  # the same name, another machine
                     world.resume(spec.host)
+            latest = {spec.host: spec for _, spec in self.past.hosts}
+            known = stay | {spec.host for spec in wanted if latest.get(spec.host) == spec}
         for order in orders_of(self.past.host_states):
-            if order.at >= self.start and (stay is None or order.host in stay):
-                world.at(order.at, partial(_obey, world, order))
+            if order.told_at >= self.start and (known is None or order.host in known):
+                world.at(max(order.at, self.start), partial(_obey, world, order))
 
 
 def policy_at(past: Past, at: Millis) -> Policy:

@@ -11,11 +11,14 @@ from simulator.past.replay import Changes
 from simulator.past.story import Past, past_of
 from simulator.report.fields import Served
 from simulator.simulation import Work
-from tenure.domain.ids import BudgetPath
+from tenure.domain.host import HostSpec
+from tenure.domain.ids import BudgetPath, HostId, JobId
 from tenure.domain.reasons import EndCause
 from tenure.domain.units import DAY, HOUR, MINUTE
+from tenure.events.budgets import JobAdmitted
+from tenure.events.reports import HostRegistered
 from tests.unit.simulator.past.diary import Diary
-from tests.unit.simulator.past.scene import END, history, hosts, tree
+from tests.unit.simulator.past.scene import END, history, hosts, replayed, tree
 
 
 def test_what_one_got_is_what_was_charged_in_the_window_and_how_long_its_jobs_waited() -> None:
@@ -80,6 +83,22 @@ def test_knobs_count_from_the_instant_on_and_over_what_the_log_sets_later() -> N
     assert answer.report.what_if and answer.report.what_if.contracts_cut == len(longer)
     lookbacks = {fact.policy.lookback_ms for fact in _facts(answer, "PolicyChanged")}
     assert lookbacks == {7 * DAY, 3 * DAY}, "the other knobs are as they were, each at its time"
+
+
+def test_a_cluster_s_own_cap_cuts_only_contracts_that_could_lie_there() -> None:
+    diary = Diary()
+    dev = HostSpec(host=HostId("d0"), gpus=8, gpu_type="A100", block="d", cluster="dev")
+    diary.facts.append(HostRegistered(at=0, agent="agent", hosts=(dev,)))
+    for name in ("typed", "any"):
+        diary.submit(name, 1)
+    past = Past(diary.facts)
+    for name, gpu_type in (("typed", "H100"), ("any", None)):
+        job = past.jobs[JobId(name)]
+        job.spec = replace(job.spec, gpu_type=gpu_type, min_runtime_ms=6 * HOUR)
+    changes = Changes(settings={"min_runtime_cap": "8h", "clusters": {"dev": {"min_runtime_cap": "1h"}}})
+    recorded = replayed(past, end=2 * HOUR, changes=changes)
+    admitted = {e.fact.job: e.fact.spec.min_runtime_ms for e in recorded if isinstance(e.fact, JobAdmitted)}
+    assert admitted == {"typed": 6 * HOUR, "any": HOUR}
 
 
 def test_another_cluster_has_its_hosts_from_the_instant_on() -> None:
