@@ -84,18 +84,28 @@ class Sought:
 
     def __init__(self, job: JobId) -> None:
         self.job = job
-        self.found = 0
+        self._found: dict[Position, None] = {}
         self._ordered: list[Position] = []
         """What those that follow from an order assumed, ascending."""
+
+    @property
+    def found(self) -> int:
+        """How many there are."""
+        return len(self._found)
 
     def look(self, recorded: Recorded) -> None:
         """To be called with each fact in order of position."""
         if not self.about(recorded.fact):
             return
-        self.found += 1
+        self._found[recorded.position] = None
         stamp = stamp_of(recorded.fact)
         if isinstance(recorded.fact, PLACED) and stamp is not None:
             self._ordered.append(stamp.assumes)
+
+    def left_out(self, replayed: Sequence[Replayed]) -> int:
+        """How many of those that were found are not among the replayed: their ids do not say of which decision they
+        were."""
+        return len(self._found.keys() - {one.recorded.position for one in replayed})
 
     def about(self, fact: Fact) -> bool:
         """Whether it was decided about the job, or about another for its sake."""

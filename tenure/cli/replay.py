@@ -26,29 +26,44 @@ Document = dict[str, Any]
 
 
 def run(job_id: str, access: "Access", cluster: str, *, as_json: bool) -> None:
-    """Replay and tell. Raises `typer.Exit(1)` when a decision differs, `Refusal` for an unknown job."""
+    """Replay and tell. Raises `typer.Exit(1)` when a decision differs or cannot be made again, `Refusal` for an unknown
+    job."""
     from tenure.log.port import Unavailable
 
     try:
         with progress() as show:
-            found = asyncio.run(_replay(access, cluster, JobId(job_id), show))
+            sought, found = asyncio.run(_replay(access, cluster, JobId(job_id), show))
     except Unavailable as away:
         raise ServerUnreachable(str(away), code="UNAVAILABLE") from away
+    report(sought, found, as_json=as_json)
+
+
+def report(sought: "Sought", found: "list[Replayed]", *, as_json: bool) -> None:
+    """Tell what came out. Raises `typer.Exit(1)` unless all that is in the log was decided again, and is the same."""
     differ = [one for one in found if not one.same]
+    left = sought.left_out(found)
     if as_json:
-        print_json({"job": job_id, "same": not differ, "decisions": [document(one) for one in found]})
+        told = [document(one) for one in found]
+        print_json({"job": sought.job, "same": not differ and not left, "left_out": left, "decisions": told})
     else:
-        _tell(job_id, found)
+        _tell(sought.job, found, left_out=left)
     if differ:
         print(
             f"tenure: {len(differ)} of {len(found)} facts come out differently: another version of tenure decided "
             "them, or something counted that is not in the log",
             file=sys.stderr,
         )
+    if left:
+        print(
+            f"tenure: {left} of {sought.found} facts about {clean(sought.job)} cannot be decided again: their ids do "
+            "not say which decision they were of, so another program or an older version of tenure wrote them",
+            file=sys.stderr,
+        )
+    if differ or left:
         raise typer.Exit(1)
 
 
-async def _replay(access: "Access", cluster: str, job: JobId, show: "Show") -> "list[Replayed]":
+async def _replay(access: "Access", cluster: str, job: JobId, show: "Show") -> "tuple[Sought, list[Replayed]]":
     """Look through the log for the job, then decide again. Raises `Refusal`, `Unavailable`."""
     from simulator.replay import Sought
     from tenure.log.jetstream import JetStreamLog
@@ -59,9 +74,9 @@ async def _replay(access: "Access", cluster: str, job: JobId, show: "Show") -> "
         await _look(log, sought, show)
         found = await _again(log, sought, show, every=False)
         if all(one.same for one in found):
-            return found
+            return sought, found
         as_it_ran = await _again(log, sought, show, every=True)
-        return [one if one.same else other for one, other in zip(found, as_it_ran, strict=True)]
+        return sought, [one if one.same else other for one, other in zip(found, as_it_ran, strict=True)]
     finally:
         await log.close()
 
@@ -120,9 +135,9 @@ def _plain(fact: Any) -> Document:
     return plain
 
 
-def _tell(job_id: str, found: "list[Replayed]") -> None:
+def _tell(job_id: str, found: "list[Replayed]", *, left_out: int) -> None:
     """A line for each fact; below one that differs, in what."""
-    width = max(len(type(one.recorded.fact).__name__) for one in found)
+    width = max((len(type(one.recorded.fact).__name__) for one in found), default=0)
     for one in found:
         fact = one.recorded.fact
         policy = "no policy in the log yet" if one.policy == LOG_START else f"policy of {one.policy}"
@@ -137,7 +152,7 @@ def _tell(job_id: str, found: "list[Replayed]") -> None:
         )
         for line in () if one.same else _difference(one):
             say(" " * 25, Cell(clean(line)))
-    if all(one.same for one in found):
+    if not left_out and all(one.same for one in found):
         say(f"{len(found)} facts about {clean(job_id)} were decided again from the log: the same, to the byte.")
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from simulator.replay import SOUGHT, JobReplay, Replayed, Sought
-from tenure.domain.ids import JobId
+from tenure.domain.ids import FactId, JobId, Position
 from tenure.domain.policy import Policy
 from tenure.domain.units import parse_duration
 from tenure.events.fact import Fact, Recorded
@@ -158,6 +158,28 @@ def test_a_log_that_was_changed_afterwards_comes_out_differently() -> None:
     forged = [_with_port(each) for each in recorded]
     differ = [one for one in replay(forged, policy) if not one.same]
     assert differ and all(isinstance(one.recorded.fact, RunAssigned) for one in differ)
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_facts_that_do_not_say_their_decision_are_counted(lost: int) -> None:
+    recorded, policy = golden("contract_is_kept_then_the_poorer_budget_wins")
+    whole, partly, nothing = (Sought(JobId("other")) for _ in range(3))
+    assert whole.left_out(replay(recorded, policy, sought=whole)) == 0 < whole.found
+    about = [each.position for each in recorded if whole.about(each.fact)]
+    some = _without_ids(recorded, about[-lost:])
+    found = replay(some, policy, sought=partly)
+    assert (partly.left_out(found), partly.found) == (lost, whole.found) and all(one.same for one in found)
+    found = replay(_without_ids(recorded, about), policy, sought=nothing)
+    assert nothing.left_out(found) == nothing.found == whole.found and not found
+
+
+def _without_ids(recorded: Sequence[Recorded], positions: Sequence[Position]) -> list[Recorded]:
+    return [
+        Recorded(each.position, msgspec.structs.replace(each.fact, id=FactId(f"written-{each.position}")))
+        if each.position in positions
+        else each
+        for each in recorded
+    ]
 
 
 def test_a_signature_is_no_part_of_the_decision() -> None:

@@ -1,9 +1,17 @@
 """`tenure why`: the answer first, the numbers beside it, the story last; what it says when it cannot."""
 
+import json
 import re
 
 import pytest
+import typer
 
+from simulator.replay import Sought
+from tenure.cli import replay
+from tenure.domain.ids import FactId, JobId, Position
+from tenure.domain.reasons import JobState, Reason, Why
+from tenure.events.fact import Recorded
+from tenure.events.placing import JobFinished
 from tenure.v1 import jobs_pb2
 from tests.unit.cli.canned import NOW, Canned
 from tests.unit.cli.conftest import Run
@@ -187,3 +195,20 @@ def test_a_replay_asks_where_the_log_is_when_it_is_elsewhere(
 def test_a_replay_says_when_the_log_s_server_is_away(tenure: Run, gateway: Canned) -> None:
     result = tenure("why", "j2", "--replay", "--nats", "nats://127.0.0.1:1")
     assert result.status == 1 and "127.0.0.1:1" in result.err and len(result.err.splitlines()) == 1
+
+
+def test_a_replay_names_what_it_cannot_decide_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """The ids of these facts are no role's: the one is of a fact that was imported, the other has none."""
+    why = Why(rule="P10", reason=Reason.END_COMPLETED)
+    sought = Sought(JobId("j1"))
+    for position, name in enumerate(("imported-1", "")):
+        fact = JobFinished(at=NOW, id=FactId(name), job=JobId("j1"), state=JobState.COMPLETED, why=why)
+        sought.look(Recorded(Position(position), fact))
+    for as_json in (False, True):
+        with pytest.raises(typer.Exit) as end:
+            replay.report(sought, [], as_json=as_json)
+        told = capsys.readouterr()
+        assert end.value.exit_code == 1 and "2 of 2 facts about j1 cannot be decided again" in told.err
+        assert "the same" not in told.out
+    document = json.loads(told.out)
+    assert (document["same"], document["left_out"], document["decisions"]) == (False, 2, [])
