@@ -47,6 +47,8 @@ class Forecasts:
     def __init__(self, *, cluster: str, connect: Callable[[], Awaitable[Requester]]) -> None:
         self._cluster, self._connect = cluster, connect
         self._connection: Requester | None = None
+        self._connecting = asyncio.Lock()
+        """Whoever asks first connects, and the others wait for that: a second connection would be nobody's to close."""
         self._told, self._heard_at = Told(trouble=WORKING), float("-inf")
         self._asking: asyncio.Task[None] | None = None
 
@@ -93,12 +95,13 @@ class Forecasts:
         self._told, self._heard_at = Told(made=made, by_job={each.job: each for each in made.jobs}), time.monotonic()
 
     async def _connected(self) -> Requester:
-        if self._connection is None:
-            try:
-                self._connection = await self._connect()
-            except LogsAway as trouble:
-                raise NoForecast(f"no forecast is available: {trouble}") from trouble
-        return self._connection
+        async with self._connecting:
+            if self._connection is None:
+                try:
+                    self._connection = await self._connect()
+                except LogsAway as trouble:
+                    raise NoForecast(f"no forecast is available: {trouble}") from trouble
+            return self._connection
 
 
 def add_forecast(job: jobs_pb2.Job, told: Told | None, *, now: Millis) -> jobs_pb2.Job:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from nats.errors import NoRespondersError
 
+from services.gateway.forecasts import Forecasts
 from tenure.domain.ids import JobId, Position
 from tenure.events.budgets import JobAdmitted
 from tenure.runtime.forecasts import (
@@ -193,3 +194,23 @@ def test_without_a_forecast_a_story_is_told_all_the_same() -> None:
         assert answer.alternatives_trouble == "no forecast is available: its process does not answer"
 
     play(MemoryUnderTest(), scenario, agents=told, history_of=LogHistory)
+
+
+def test_two_first_questions_at_once_connect_once() -> None:
+    """An explanation asks for the forecast and for what would change it."""
+    told, connections = Forecaster(), 0
+
+    async def connect() -> Forecaster:
+        nonlocal connections
+        connections += 1
+        await asyncio.sleep(0)
+        return told
+
+    async def scenario() -> None:
+        forecasts = Forecasts(cluster="test", connect=connect)
+        answer = jobs_pb2.ExplainJobResponse()
+        await forecasts.fill(answer, JobId("j"))
+        assert len(answer.alternatives) == len(CHANGES) and len(told.asked) == 2
+
+    asyncio.run(scenario())
+    assert connections == 1
