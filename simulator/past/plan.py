@@ -1,10 +1,11 @@
 """What is asked of a past: from when on, under which other rules. Read and checked before anything is replayed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from simulator.knobs import parse_knobs, work_knob_names
+from simulator.past.planned import funded, with_all
 from simulator.past.replay import Changes
 from simulator.past.story import Past
 from simulator.simulation import Work
@@ -48,19 +49,24 @@ def read_question(
     tree: BudgetTree | None = None,
     cluster: Path | None = None,
 ) -> Question:
-    """The question in these options; a new tree comes from a file or is given. Raises `Refusal`."""
+    """The question in these options. Raises `Refusal`.
+
+    A new tree comes from a file, and has to have the budgets of all jobs; or it is planned, and gets those it lacks.
+    """
     start, end = window(past, since=since)
     _, work = parse_knobs(settings)
     of_work = work_knob_names()
     knobs = {name: value for name, value in parse_settings(settings).items() if name not in of_work}
     hosts = None if cluster is None else load_cluster(cluster)
+    told: list[str] = []
     if budgets is not None:
-        tree = load_budgets(budgets)
-    if tree is not None:
-        _check_budgets(past, tree, where="--budgets" if budgets is None else str(budgets), start=start)
+        tree, told = load_budgets(budgets), [f"budgets of {budgets}"]
+        _check_budgets(funded(past, start=start), tree, where=str(budgets))
+    elif tree is not None:
+        tree, added = with_all(tree, funded(past, start=start))
+        told = ["the new tree", *added]
     changes = Changes(tree=tree, settings=knobs, hosts=hosts)
     _check_named(past, changes, hosts=hosts)
-    told = [f"budgets of {budgets}" if budgets else "the new tree"] if tree is not None else []
     told += [f"hosts of {cluster}"] if cluster is not None else []
     told += list(settings)
     return Question(past=past, start=start, end=end, changes=changes, work=work, told=tuple(told))
@@ -92,23 +98,18 @@ def _in_words(length: Millis) -> str:
     return format_duration(max(unit, length // unit * unit))
 
 
-def _check_budgets(past: Past, tree: BudgetTree, *, where: str, start: Millis) -> None:
+def _check_budgets(jobs: Mapping[BudgetPath, int], tree: BudgetTree, *, where: str) -> None:
     """Raise `Refusal` unless every job that is replayed has its budget in the new tree."""
-    missing: dict[BudgetPath, int] = {}
-    for job in past.jobs.values():
-        last = job.runs[-1].ended_at if job.runs else job.submitted_at
-        over = job.state is not None and job.submitted_at < start and last is not None and last < start
-        if not over and not tree.is_leaf(job.spec.budget):
-            missing[job.spec.budget] = missing.get(job.spec.budget, 0) + 1
+    missing = {path: count for path, count in jobs.items() if not tree.is_leaf(path)}
     if not missing:
         return
     names = sorted(missing)
     count = sum(missing.values())
-    jobs = "1 job of the log is" if count == 1 else f"{count:,} jobs of the log are"
+    who = "1 job of the log is" if count == 1 else f"{count:,} jobs of the log are"
     near = did_you_mean(names[0], tree.leaves)
     raise Refusal(
         field=where,
-        problem=f"{jobs} funded by {listed(names)}, which {'are' if len(names) > 1 else 'is'} no leaf of this tree",
+        problem=f"{who} funded by {listed(names)}, which {'are' if len(names) > 1 else 'is'} no leaf of this tree",
         fix=f"{near}add what is missing, with a share of 0 if it is to get nothing",
     )
 

@@ -64,6 +64,11 @@ def test_a_dry_run_tells_who_gains_and_changes_nothing(system: System) -> None:
     assert position(system) == before
 
 
+def test_a_dry_run_without_a_budget_says_what_becomes_of_its_jobs(system: System) -> None:
+    said = tenure(system, "budget", "set", "b=5", "--remove", "a", "--dry-run").stdout
+    assert f"with the new tree, a at a share of 0 (it funds {JOBS // 2} jobs), beside" in said
+
+
 def test_a_dry_run_is_refused_as_the_change_would_be(system: System) -> None:
     really = tenure(system, "budget", "set", "a=90", status=1).stderr
     assert tenure(system, "budget", "set", "a=90", "--dry-run", status=1).stderr == really

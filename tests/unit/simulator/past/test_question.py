@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from simulator.past.answer import Answer
 from simulator.past.plan import NothingHappened, Question, read_question
 from simulator.past.story import Past
 from tenure.domain.ids import BudgetPath, JobId
 from tenure.domain.refusal import Refusal
+from tenure.domain.tree import BudgetNode, BudgetTree
 from tenure.domain.units import DAY, HOUR
 from tests.unit.simulator.past.diary import Diary
 
@@ -58,6 +60,40 @@ def test_a_tree_that_lacks_budgets_names_them_and_how_many_jobs_they_fund(tmp_pa
     assert "funded by a, which is no leaf" in refused(past(), budgets=file)
     file.write_text("budgets: {a: {share: 50}, b: {share: 50}}\n")
     assert read_question(past(), since=None, budgets=file).changes.tree is not None
+
+
+def planned(question: Past, shares: dict[str, int], **options: object) -> Question:
+    """The question of a dry run: top-level budgets and, with a '/', those below."""
+    nodes = [BudgetNode(path=BudgetPath(path), share_ppm=share * 10_000) for path, share in sorted(shares.items())]
+    return read_question(question, **({"since": None, "tree": BudgetTree(nodes=tuple(nodes))} | options))  # type: ignore[arg-type]
+
+
+def test_a_budget_that_is_to_go_is_replayed_with_a_share_of_0_and_said() -> None:
+    question = planned(past(days=3), {"b": 50})
+    assert question.told == ("the new tree", "a at a share of 0 (it funds 3 jobs)")
+    tree = question.changes.tree
+    assert tree is not None and tree.leaves == ("a", "b") and tree.by_path[BudgetPath("a")].share_ppm == 0
+    what_if = Answer(question, passed=lambda _: None).report.what_if
+    assert what_if and what_if.changes == list(question.told) and [gain.name for gain in what_if.budgets] == ["a"]
+
+
+def test_a_budget_that_is_to_be_split_is_replayed_whole_and_said() -> None:
+    question = planned(past(days=3), {"a": 70, "a/x": 100, "a-b": 30, "a-b/x": 100})
+    assert question.told == ("the new tree", "a not split (it funds 3 jobs)")
+    tree = question.changes.tree
+    assert tree is not None and tree.leaves == ("a", "a-b/x") and tree.by_path[BudgetPath("a")].share_ppm == 700_000
+
+
+def test_what_a_planned_tree_lacks_is_added_with_all_above_it() -> None:
+    question = past(days=3)
+    for number, path in enumerate(("g/h/i", "a", "a")):
+        job = question.jobs[JobId(f"j{number}")]
+        job.spec = replace(job.spec, budget=BudgetPath(path))
+    tree = planned(question, {"a": 50}).changes.tree
+    assert tree is not None and [node.path for node in tree.nodes] == ["a", "g", "g/h", "g/h/i"]
+    job.spec = replace(job.spec, budget=BudgetPath("a/x"))
+    with pytest.raises(Refusal, match=r"--dry-run: jobs of this time are funded by a and by a/x.* --since"):
+        planned(question, {"a": 50})
 
 
 def test_jobs_that_were_over_before_do_not_matter(tmp_path: Path) -> None:
