@@ -72,9 +72,7 @@ def up(
     ] = None,
     metrics_listen: Annotated[
         str,
-        typer.Option(
-            "--metrics-listen", metavar="HOST:PORT", help="Answer Prometheus: nine ports.", show_default="off"
-        ),
+        typer.Option("--metrics-listen", metavar="HOST:PORT", help="Answer Prometheus: ten ports.", show_default="off"),
     ] = "",
 ) -> None:
     """Run everything on this machine until Ctrl-C, which stops it and its jobs."""
@@ -190,7 +188,7 @@ def measured_from(settings: "Settings") -> "Address | None":
     if first is None:
         return None
     if first.port == 0:
-        fix = "name the first of nine ports, such as 127.0.0.1:9464"
+        fix = "name the first of ten ports, such as 127.0.0.1:9464"
         raise Refusal(field="--metrics-listen", problem="port 0 says nothing of where they answer", fix=fix)
     for number, name in enumerate(MEASURED):
         trouble = trouble_with(first.host, first.port + number)
