@@ -115,6 +115,7 @@ def role(policy: Policy) -> Role[State]:
         dump=folding.dump,
         load=folding.load,
         rest_s=REST_S,
+        condemns=False,
         policy=policy_of,
     )
 

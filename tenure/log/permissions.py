@@ -51,7 +51,9 @@ class Grant:
     forecasts: bool = False
     lists_readers: bool = False
     keeps_letters: bool = False
-    """Whether it may say that something is passed over: decision 0018."""
+    """Whether it may keep what is no fact: decision 0018."""
+    condemns: bool = False
+    """Whether it may have a fact passed over that it cannot fold."""
     lease: str = ""
     """Whose lease it may take: decision 0014."""
 
@@ -70,19 +72,29 @@ GRANTS: Mapping[str, Grant] = {
         asks_agents=True,
         asks_forecast=True,
         keeps_letters=True,
+        condemns=True,
     ),
-    "budget": Grant(writes=(JobAdmitted, JobRejected, RunCharged, BudgetLeadTaken), keeps_letters=True, lease="budget"),
-    "ranker": Grant(writes=(RankingPublished, RankerLeadTaken), keeps_letters=True, lease="ranker"),
+    "budget": Grant(
+        writes=(JobAdmitted, JobRejected, RunCharged, BudgetLeadTaken),
+        keeps_letters=True,
+        condemns=True,
+        lease="budget",
+    ),
+    "ranker": Grant(writes=(RankingPublished, RankerLeadTaken), keeps_letters=True, condemns=True, lease="ranker"),
     "placer": Grant(
-        writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.RUNS), keeps_letters=True, lease="placer"
+        writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.RUNS),
+        keeps_letters=True,
+        condemns=True,
+        lease="placer",
     ),
     "health": Grant(
         writes=(*(kind for kind in KINDS.values() if kind.lane is Lane.HOSTS), RepairCompleted),
         keeps_letters=True,
+        condemns=True,
         lease="health",
     ),
     AGENT: Grant(writes=tuple(kind for kind in KINDS.values() if kind.lane is Lane.REPORT), answers_gateway=True),
-    "journal": Grant(keeps_letters=True, lease="journal"),
+    "journal": Grant(keeps_letters=True, condemns=True, lease="journal"),
     FORECAST: Grant(forecasts=True, keeps_letters=True),
     READER: Grant(lists_readers=True),
 }
@@ -128,7 +140,7 @@ def may_publish(grant: Grant, *, cluster: str) -> list[str]:
     api += [f"{API}.{verb}.{subjects.dead_stream}" for verb in ("STREAM.INFO", "STREAM.MSG.GET")]
     api += _lease(f"{cluster}.{grant.lease}") if grant.lease else []
     api += [f"{API}.{verb}.KV_{BUCKET}" for verb in ("STREAM.INFO", "STREAM.MSG.GET")] * grant.lists_readers
-    letters = [subjects.every_unreadable, subjects.every_condemned] if grant.keeps_letters else []
+    letters = [subjects.every_unreadable] * grant.keeps_letters + [subjects.every_condemned] * grant.condemns
     asking = [f"tenure-data.{cluster}.logs.*"] if grant.asks_agents else []
     asking += [f"tenure-data.{cluster}.forecast"] if grant.asks_forecast else []
     own = subjects if grant.host is None else Subjects(cluster, speaker=grant.host)

@@ -120,12 +120,16 @@ class Loop(Generic[S]):
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Raises on a broken assertion: the process is to end and to be restarted.
 
-        Raises `Unfoldable` after the fact was condemned, `Condemned` when another role did that: the same, once.
+        Raises `Unfoldable` after the fact was condemned, or the own snapshot was thrown away by a role that condemns
+        nothing; `Condemned` when another role did that: the same, once.
         """
         try:
             await self._run(stop)
         except Unfoldable as poison:
-            await condemn(self._log, poison, by=self.role.name)
+            if self.role.condemns:
+                await condemn(self._log, poison, by=self.role.name)
+            elif self._snapshots is not None:
+                self._snapshots.discard()
             raise
 
     async def _run(self, stop: asyncio.Event) -> None:

@@ -48,7 +48,8 @@ class Role(Generic[S]):
     `lead` is what its leader writes where several processes of it run: a fact of the guarded lane, that the role reads.
     `policy`: the log's policy, by the state; None while it has none and what the role was started with counts.
     `dump` and `load` are exact inverses; `load` raises ValueError on damage. `rest_s`: how long facts may gather before
-    it reads them (`Log.follow`); 0 for a role that somebody waits for.
+    it reads them (`Log.follow`); 0 for a role that somebody waits for. `condemns`: what it cannot fold of what people
+    and agents say, all are to pass over; False for one whose mistakes must concern nobody else.
     """
 
     name: str
@@ -61,4 +62,5 @@ class Role(Generic[S]):
     load: Callable[[bytes], S]
     lead: type[LeadTaken] | None = None
     rest_s: float = 0.0
+    condemns: bool = True
     policy: Callable[[S], Policy | None] | None = None

@@ -26,6 +26,7 @@ from tenure.log.port import Condemned, Expect, Log, Unavailable
 from tenure.runtime.clock import WallClock
 from tenure.runtime.loop import Loop
 from tenure.runtime.poison import Unfoldable, end_of_lane
+from tenure.runtime.snapshot import Snapshot, SnapshotStore
 from tests.contract.conftest import JetStreamUnderTest, LogUnderTest
 from tests.contract.log_facts import CLUSTER, heartbeat, intake, report, runs
 from tests.contract.test_log import ALL_KINDS, positions, read, read_all
@@ -185,6 +186,23 @@ def test_what_one_role_cannot_fold_all_pass_over_and_it_ends_once(log_under_test
         stop.set()
         await work
         assert positions(await read_all(log, [JobCancelRequested])) == [1, 3]
+
+    log_under_test.run(scenario)
+
+
+def test_a_role_that_condemns_nothing_ends_alone_and_forgets_its_snapshot(
+    log_under_test: LogUnderTest, tmp_path: Path
+) -> None:
+    async def scenario(log: Log) -> None:
+        await log.append([intake(12), intake(13)])
+        snapshots = SnapshotStore(tmp_path / "forecast.snapshot", packages=(), log_identity="this")
+        snapshots.save(Snapshot(position=LOG_START, guarded=LOG_START, payload=TOUCHY.dump(TOUCHY.initial())))
+        quiet = dataclasses.replace(TOUCHY, condemns=False)
+        with pytest.raises(Unfoldable, match="JobCancelRequested at 2"):
+            await Loop(quiet, log, WallClock(), cluster=CLUSTER, snapshots=snapshots).run(asyncio.Event())
+        assert await log.condemned() == frozenset()
+        assert snapshots.load() is None
+        assert positions(await read_all(log, [JobCancelRequested])) == [1, 2]
 
     log_under_test.run(scenario)
 

@@ -11,7 +11,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from tenure.domain.host import HostSpec
-from tenure.domain.ids import LOG_START, FactId, HostId
+from tenure.domain.ids import LOG_START, FactId, HostId, Position
 from tenure.events.catalogue import KINDS
 from tenure.events.fact import Lane
 from tenure.events.reports import CheckpointReported, HostRegistered
@@ -128,6 +128,23 @@ def test_a_role_takes_its_own_lease_and_no_other(guarded: Guarded) -> None:
             link = await Link.open(guarded.access(name), patience_s=5)
             for other in ("budget", "ranker", "placer", "health", "journal"):
                 assert await may_write(link, f"$KV.{BUCKET}.{CLUSTER}.{other}") == (other == name)
+            await link.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_may_keep_letters_and_who_may_have_facts_passed_over(guarded: Guarded) -> None:
+    async def scenario() -> None:
+        subjects = Subjects(CLUSTER)
+        for name, keeps, condemns in (
+            ("placer", True, True),
+            ("forecast", True, False),
+            ("reader", False, False),
+            ("agent-h0", False, False),
+        ):
+            link = await Link.open(guarded.access(name), patience_s=5)
+            for condemned, allowed in ((False, keeps), (True, condemns)):
+                assert await may_write(link, subjects.dead(Position(7), condemned=condemned)) == allowed, name
             await link.close()
 
     asyncio.run(scenario())

@@ -7,9 +7,10 @@ import pytest
 from nats.aio.msg import Msg
 
 from simulator.live.answers import Answers
-from simulator.live.state import State
+from simulator.live.state import State, role
 from tenure.domain.ids import JobId
 from tenure.domain.units import HOUR, MINUTE, Millis
+from tenure.log.permissions import FORECAST, GRANTS, may_publish
 from tenure.runtime.forecasts import Forecast, NoForecast, Outlook, Question, decode_answer, encode_question
 from tests.unit.simulator.live.present import FOLDING, POLICY, Present, a_job
 
@@ -136,6 +137,11 @@ def test_whoever_asks_beyond_the_bound_is_told_so(monkeypatch: pytest.MonkeyPatc
     body, headers = asked(Answering(), Question())
     with pytest.raises(NoForecast, match="too many ask at once"):
         decode_answer(body, headers, kind=Forecast)
+
+
+def test_what_it_cannot_fold_concerns_nobody_else() -> None:
+    assert not role(POLICY).condemns and not GRANTS[FORECAST].condemns
+    assert "tenure-dead.lab.unreadable.*" in may_publish(GRANTS[FORECAST], cluster="lab")
 
 
 def test_nobody_but_a_gateway_is_answered() -> None:
