@@ -1,8 +1,16 @@
-"""The questions that pages ask ClickHouse: what its tables and views hold is told in `deploy/clickhouse`."""
+"""The questions that pages ask ClickHouse: what its tables and views hold is told in `deploy/clickhouse`.
+
+What is charged, or stands beside what budgets were entitled to or owed, is in the unit of account (weighed by the rates
+of GPU types); `real` in a name says GPU-time as hosts reported it.
+"""
 
 _WINDOW = "since_ms = {since:Int64}, until_ms = {until:Int64}"
 _BELOW = "({path:String} = '' OR %(name)s = {path:String} OR startsWith(%(name)s, concat({path:String}, '/')))"
 _STEP = "intDiv(toUnixTimestamp(hour), {step:UInt32}) * {step:UInt32}"
+
+
+_WEIGHED = "toInt64(intDiv(sumIf(milli_gpu_ms, %s) + 500, 1000))"
+"""As `charged_account_hourly` has it: without rates there are no such rows."""
 
 
 def _below(name: str) -> str:
@@ -24,12 +32,17 @@ FROM
     UNION ALL
     SELECT {_STEP} AS at, 0, 0, 0, charged_gpu_ms, unallocated_gpu_ms
     FROM held_hourly({_WINDOW})
+    WHERE {_below("budget")} AND NOT (SELECT is_so FROM has_rates)
+    UNION ALL
+    SELECT {_STEP} AS at, 0, 0, 0, {_WEIGHED % "charged"}, {_WEIGHED % "NOT charged"}
+    FROM usage_weighed_hourly({_WINDOW})
     WHERE {_below("budget")}
+    GROUP BY hour, budget
 )
 GROUP BY at
 ORDER BY at
 """
-"""By hours: what a budget and all below it were entitled to, wanted, were owed and held, in GPU-milliseconds."""
+"""By hours: what a budget and all below it were entitled to, wanted, were owed and held, in GPU-ms of account."""
 
 RATIO_OVER_TIME = """
 SELECT
@@ -47,13 +60,13 @@ ORDER BY at, path
 
 USERS = f"""
 SELECT user, sumIf(gpu_ms, charged) AS charged_gpu_ms, sumIf(gpu_ms, NOT charged) AS unallocated_gpu_ms
-FROM window_usage({_WINDOW})
+FROM window_usage_account({_WINDOW})
 WHERE {_below("budget")}
 GROUP BY user
 ORDER BY charged_gpu_ms DESC, unallocated_gpu_ms DESC, user
 LIMIT 1000
 """
-"""Who held a budget's GPU-time."""
+"""Who held a budget's GPU-time, in the unit of account: the sums are those of its report."""
 
 TIMELINE = """
 SELECT
@@ -134,9 +147,9 @@ LIMIT 200
 FREE = """
 SELECT
     budget AS of_budget,
-    sumIf(gpu_ms, charged) AS charged_gpu_ms,
-    sumIf(gpu_ms, NOT charged) AS unallocated_gpu_ms,
-    unallocated_gpu_ms / nullIf(charged_gpu_ms + unallocated_gpu_ms, 0) AS part
+    sumIf(gpu_ms, charged) AS real_charged_gpu_ms,
+    sumIf(gpu_ms, NOT charged) AS real_unallocated_gpu_ms,
+    real_unallocated_gpu_ms / nullIf(real_charged_gpu_ms + real_unallocated_gpu_ms, 0) AS part
 FROM window_usage(since_ms = {since:Int64}, until_ms = {until:Int64})
 GROUP BY budget
 ORDER BY part DESC, of_budget
@@ -173,7 +186,7 @@ FROM
                 FROM owed_account_hourly(since_ms = {since:Int64}, until_ms = {until:Int64})
                 UNION ALL
                 SELECT budget, toInt64(toUnixTimestamp(hour)) * 1000, toFloat64(charged_gpu_ms), 0.
-                FROM held_hourly(since_ms = {since:Int64}, until_ms = {until:Int64})
+                FROM charged_account_hourly(since_ms = {since:Int64}, until_ms = {until:Int64})
             )
             GROUP BY path, hour_ms
         )

@@ -1,5 +1,6 @@
 """What the console asks ClickHouse, on a real engine: of nothing, of a simulated lab, and of rows written by hand."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,9 +9,13 @@ from clickhouse_connect.driver import Client
 
 from services.console import questions
 from services.console.pages.cluster import bars_by_host
+from tenure.clickhouse.window import read_account, read_window
 from tenure.domain.units import DAY, HOUR, MINUTE
 from tests.contract.dashboards.month import T0, load, month
 from tests.contract.own_clickhouse import clickhouse, client
+from tests.contract.test_clickhouse_rates import SCRIPT, reported
+from tests.contract.test_clickhouse_schema import write
+from tests.scenario.script import script_to_world
 
 __all__ = ["clickhouse", "client"]
 
@@ -72,6 +77,24 @@ def test_sums_over_time_and_by_user_are_the_reports(client: Client) -> None:
     assert sum(had for had, _ in free.values()) == charged and sum(free for _, free in free.values()) == unallocated
 
 
+def test_with_rates_use_and_users_are_in_the_unit_of_account_as_what_is_owed(client: Client) -> None:
+    write(client, reported(script_to_world(SCRIPT).recorded), size=200)
+    window = {"since": 0, "until": 6 * HOUR}
+    account, real = read_account(client, 0, 6 * HOUR), read_window(client, 0, 6 * HOUR)
+    for path in ("a", "b", "c"):
+        own = [of for of in account if of.budget == path]
+        charged, unallocated = sum(of.charged_gpu_ms for of in own), sum(of.unallocated_gpu_ms for of in own)
+        use = ask(client, "use", path=path, **window)
+        assert sum(row[4] for row in use) == pytest.approx(charged, abs=len(use)), path
+        assert sum(row[5] for row in use) == pytest.approx(unallocated, abs=len(use)), path
+        users = ask(client, "users", path=path, **window)
+        assert [sum(row[at] for row in users) for at in (1, 2)] == [charged, unallocated]
+    dear = [sum(of.charged_gpu_ms for of in held if of.budget == "a") for held in (account, real)]
+    assert dear[0] > 2 * dear[1], "a B200 costs 2.5 and 4"
+    free = {budget: had for budget, had, *_ in ask(client, "free", **window)}
+    assert free["a"] == dear[1], "incentives show real GPUs"
+
+
 def test_the_timeline_never_draws_two_runs_in_one_place(client: Client) -> None:
     load(client, month(SHORT).recorded)
     since, until = T0 + DAY, T0 + DAY + 6 * HOUR
@@ -106,15 +129,23 @@ def test_a_burst_is_more_than_twice_the_share_after_a_day_without_any(client: Cl
     load(client, month(SHORT).recorded)  # its hosts and its tree
     client.command("TRUNCATE TABLE occupancy")
     client.command("TRUNCATE TABLE occupancy_hourly")
+    client.command("TRUNCATE TABLE occupancy_by_run_hourly")
     (budget, *_) = [
         row[0] for row in client.query("SELECT DISTINCT path FROM shares WHERE leaf ORDER BY path").result_rows
     ]
     hours = [0, *range(30, 36)]
-    held(client, [{"job": f"j{hour}", "budget": budget, "gpus": 256, "since_ms": T0 + hour * HOUR} for hour in hours])
+    ((host, types),) = client.query("SELECT min(host), groupUniqArray(toString(gpu_type)) FROM capacity").result_rows
+    usual = {"host": host, "budget": budget, "gpus": 256}
+    held(client, [{**usual, "job": f"j{hour}", "since_ms": T0 + hour * HOUR} for hour in hours])
     held(client, [{"job": "steady", "budget": "b", "gpus": 256, "since_ms": T0 + hour * HOUR} for hour in range(40)])
     ((path, began, idle, burst, entitled, times),) = ask(client, "bursts")
     assert (path, began, idle, burst) == (budget, T0 + 30 * HOUR, 29, 6 * 256 * HOUR)
     assert times == pytest.approx(burst / entitled) and times > 2
+    payload = json.dumps({"policy": {"rates_milli": dict.fromkeys(types, 3000)}})
+    rates = [[10**6, "PolicyChanged", T0, payload]]
+    client.insert("facts", rates, column_names=["position", "kind", "at_ms", "payload"])
+    ((*_, burst_of_account, entitled_of_account, _),) = ask(client, "bursts")
+    assert (burst_of_account, entitled_of_account) == (3 * burst, pytest.approx(3 * entitled))
 
 
 def test_a_minimum_is_held_against_the_first_checkpoint(client: Client) -> None:

@@ -15,6 +15,7 @@ from services.console.tables import Column, Kind, Row, Table
 from tenure.domain.rights import Right
 from tenure.v1 import budgets_pb2
 
+HOURS = "GPU-hours by the rates of their types"
 COLOURS = ("c1", "c2", "c3", "c4", "c5", "c6")
 
 TREE = (
@@ -23,24 +24,26 @@ TREE = (
     Column(key="fraction", title="Of the whole", kind=Kind.PERCENT),
     Column(key="ratio", title="Ratio", kind=Kind.RATIO, says="The lowest goes first (P3); 1.00 is exactly its share"),
     Column(key="ahead_gpu_ms", title="It is", kind=Kind.AHEAD, says="GPU-hours ahead of its share, or behind it"),
-    Column(key="owed_gpu_ms", title="Owed", kind=Kind.GPU_TIME, says="GPU-hours: the smaller of share and demand"),
-    Column(key="delivered_gpu_ms", title="Delivered", kind=Kind.GPU_TIME, says="GPU-hours that were charged"),
+    Column(key="owed_gpu_ms", title="Owed", kind=Kind.GPU_TIME, says=f"{HOURS}: the smaller of share and demand"),
+    Column(key="delivered_gpu_ms", title="Delivered", kind=Kind.GPU_TIME, says=f"{HOURS}: what was charged"),
     Column(key="delivered_part", title="Of owed", kind=Kind.PERCENT),
-    Column(key="unallocated_gpu_ms", title="Unallocated", kind=Kind.GPU_TIME, says="GPU-hours, free of charge"),
-    Column(key="gpus_allocated", title="GPUs now", kind=Kind.NUMBER, says="Held by its allocated runs"),
+    Column(key="unallocated_gpu_ms", title="Unallocated", kind=Kind.GPU_TIME, says=f"{HOURS}, free of charge"),
+    Column(key="gpus_allocated", title="GPUs now", kind=Kind.NUMBER, says="Real GPUs that its allocated runs hold"),
     Column(key="jobs_running", title="Running", kind=Kind.NUMBER),
     Column(key="jobs_queued", title="Waiting", kind=Kind.NUMBER),
     Column(key="managers", title="Managers"),
 )
 USERS = (
     Column(key="user", title="User"),
-    Column(key="charged_gpu_ms", title="Charged", kind=Kind.GPU_TIME, says="GPU-hours"),
+    Column(key="charged_gpu_ms", title="Charged", kind=Kind.GPU_TIME, says=HOURS),
     Column(key="part", title="Part of it", kind=Kind.PERCENT),
-    Column(key="unallocated_gpu_ms", title="Unallocated", kind=Kind.GPU_TIME, says="GPU-hours, free of charge"),
+    Column(key="unallocated_gpu_ms", title="Unallocated", kind=Kind.GPU_TIME, says=f"{HOURS}, free of charge"),
 )
 OVER_TIME = (
     Column(key="at_ms", title="From", kind=Kind.INSTANT),
-    Column(key="entitled_gpus", title="Entitled", kind=Kind.NUMBER, says="GPUs on average"),
+    Column(
+        key="entitled_gpus", title="Entitled", kind=Kind.NUMBER, says="GPUs on average, by the rates of their types"
+    ),
     Column(key="owed_gpus", title="Owed", kind=Kind.NUMBER),
     Column(key="charged_gpus", title="Charged", kind=Kind.NUMBER),
     Column(key="unallocated_gpus", title="Unallocated", kind=Kind.NUMBER),
@@ -224,7 +227,9 @@ def _use_chart(table: Table, span: Span) -> Chart | None:
         line("Entitled", "c-owed", "entitled_gpus"),
     ]
     first = _int(table.rows[0]["at_ms"]) if table.rows else span.since
-    says = "GPUs on average over time: charged, unallocated, and entitled. The numbers are in the table below."
+    says = (
+        "GPUs on average, by the rates of their types: charged, unallocated, entitled. The table below has the numbers."
+    )
     return line_chart(lines, since=max(span.since, first), until=span.until, says=says)
 
 

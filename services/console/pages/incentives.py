@@ -11,14 +11,26 @@ from services.console.tables import Column, Kind, Row, Table
 from tenure.domain.units import MINUTE
 
 KEEP_S = 30.0
+REAL = "Hours of real GPUs, of whatever type"
+ACCOUNT = "GPU-hours by the rates of their types"
 
 PARKED = (
     Column(key="job", title="Job", kind=Kind.JOB),
     Column(key="user", title="User"),
     Column(key="budget", title="Budget", kind=Kind.BUDGET),
-    Column(key="parked_gpu_ms", title="Charged, near idle", kind=Kind.GPU_TIME, says="GPU-hours below 5 % utilisation"),
+    Column(
+        key="parked_gpu_ms",
+        title="Charged, near idle",
+        kind=Kind.GPU_TIME,
+        says="Hours of real GPUs, below 5 % utilisation",
+    ),
     Column(key="part", title="Of what it was charged", kind=Kind.PERCENT),
-    Column(key="measured_gpu_ms", title="Measured", kind=Kind.GPU_TIME, says="GPU-hours whose utilisation is known"),
+    Column(
+        key="measured_gpu_ms",
+        title="Measured",
+        kind=Kind.GPU_TIME,
+        says="Hours of real GPUs whose utilisation is known",
+    ),
 )
 CHECKPOINTS = (
     Column(key="job", title="Job", kind=Kind.JOB),
@@ -31,16 +43,16 @@ CHECKPOINTS = (
 )
 FREE = (
     Column(key="budget", title="Budget", kind=Kind.BUDGET),
-    Column(key="charged_gpu_ms", title="Charged", kind=Kind.GPU_TIME),
-    Column(key="unallocated_gpu_ms", title="Unallocated", kind=Kind.GPU_TIME, says="GPU-hours, free of charge"),
+    Column(key="charged_gpu_ms", title="Charged", kind=Kind.GPU_TIME, says=REAL),
+    Column(key="unallocated_gpu_ms", title="Unallocated", kind=Kind.GPU_TIME, says=f"{REAL}, free of charge"),
     Column(key="part", title="Free part", kind=Kind.PERCENT),
 )
 BURSTS = (
     Column(key="budget", title="Budget", kind=Kind.BUDGET),
     Column(key="at_ms", title="Began", kind=Kind.INSTANT),
     Column(key="idle_hours", title="Idle hours before", kind=Kind.NUMBER),
-    Column(key="burst_gpu_ms", title="Charged in the 6 hours after", kind=Kind.GPU_TIME),
-    Column(key="entitled_gpu_ms", title="Entitled in them", kind=Kind.GPU_TIME),
+    Column(key="burst_gpu_ms", title="Charged in the 6 hours after", kind=Kind.GPU_TIME, says=ACCOUNT),
+    Column(key="entitled_gpu_ms", title="Entitled in them", kind=Kind.GPU_TIME, says=ACCOUNT),
     Column(key="times", title="Times its share", kind=Kind.RATIO),
 )
 
