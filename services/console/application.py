@@ -128,8 +128,12 @@ class Application:
     def _trouble(self, request: Request, asked: Asked | None, status: int, said: str) -> Response:
         if request.query_params.get("format", "html") != "html":
             return JSONResponse({"error": said}, status)
+        passes = request.method == "GET" and status in _PASSING
         page = Page(
-            section="", title=_TITLES.get(status, "Not possible"), template="trouble.html", context={"said": said}
+            section="",
+            title=_TITLES.get(status, "Not possible"),
+            template="trouble.html",
+            context={"said": said, "live": passes, "passes": passes},
         )
         return Response(render.html(page, asked), status, media_type="text/html")
 
@@ -178,6 +182,8 @@ class Application:
         return JSONResponse({"gateway": "serving" if there else "away"}, 200 if there else 503)
 
 
+_PASSING = (429, 502, 503, 504)
+"""Trouble that ends by itself: the page is asked for again, and loaded when it is there."""
 _TITLES = {400: "Not understood", 403: "Not allowed", 404: "Not found", 503: "Away for a moment", 504: "No answer"}
 
 

@@ -68,7 +68,8 @@ LIMIT 1000
 """
 """Who held a budget's GPU-time, in the unit of account: the sums are those of its report."""
 
-TIMELINE = """
+TIMELINE_ROWS_MAX = 20_000
+TIMELINE = f"""
 SELECT
     host,
     run,
@@ -82,15 +83,15 @@ FROM
     SELECT host, run, budget, charged, since_ms, max(until_ms) AS last_ms, sum(gpus) AS part_gpus
     FROM occupancy
     WHERE kind = 'segment'
-      AND hour >= toDateTime(intDiv({since:Int64}, 3600000) * 3600, 'UTC')
-      AND until_ms > {since:Int64} AND since_ms < {until:Int64} AND gpus > 0
+      AND hour >= toDateTime(intDiv({{since:Int64}}, 3600000) * 3600, 'UTC')
+      AND until_ms > {{since:Int64}} AND since_ms < {{until:Int64}} AND gpus > 0
     GROUP BY host, run, budget, charged, since_ms
 )
 GROUP BY host, run
 ORDER BY host, from_ms, run
-LIMIT 20000
+LIMIT {TIMELINE_ROWS_MAX + 1}
 """
-"""What each run held of each host, as the hosts reported it."""
+"""What each run held of each host, as the hosts reported it; one row more than are drawn says that there are more."""
 
 PARKED = """
 SELECT

@@ -39,6 +39,8 @@ class Kind(StrEnum):
     HOST = "host"
 
 
+FORMULA = frozenset("=+-@＝＋－＠")
+"""What a formula begins with, also in full width; spreadsheets pass over blanks and newlines before it."""
 RIGHT = (Kind.NUMBER, Kind.RATIO, Kind.PERCENT, Kind.GPU_TIME, Kind.LENGTH)
 
 
@@ -78,11 +80,11 @@ class Table:
 
 
 def as_csv(table: Table) -> str:
-    """The table for a spreadsheet; a text that one would take for a formula gets a quote before it."""
+    """The table for a spreadsheet, texts in quotes; what it would take for a formula has an apostrophe before it."""
     out = io.StringIO()
     rows = table.document()
     keys = list(rows[0]) if rows else [each for column in table.columns for each in (column.key, column.below) if each]
-    writer = csv.writer(out)
+    writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(keys)
     for row in rows:
         writer.writerow([_harmless(row[key]) for key in keys])
@@ -90,6 +92,6 @@ def as_csv(table: Table) -> str:
 
 
 def _harmless(value: Value) -> Any:
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+    if isinstance(value, str) and (value[:1].isspace() or value[:1] in FORMULA):
         return f"'{value}"
     return "" if value is None else value

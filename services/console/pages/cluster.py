@@ -135,7 +135,16 @@ async def _held(asked: Asked, since: Millis, until: Millis) -> tuple[Rows, str]:
         rows = await asked.rows(questions.TIMELINE, about=f"{until - since} ms", since=since, until=until)
     except NoAnswer as away:
         return [], f"What hosts held cannot be read now: {away.said}"
-    return ([], "What hosts held is being read.") if rows is None else (rows, "")
+    return ([], "What hosts held is being read.") if rows is None else drawn_of(rows)
+
+
+def drawn_of(rows: Rows) -> tuple[Rows, str]:
+    """The rows that are drawn, and what is said where those are not all."""
+    most = questions.TIMELINE_ROWS_MAX
+    if len(rows) <= most:
+        return rows, ""
+    said = f"More than {most:,} runs: bars from {rows[most][0]} on, by the names of hosts, are left out."
+    return rows[:most], f"{said} Choose fewer hours."
 
 
 def colours_of(budgets: Sequence[str]) -> Mapping[str, str]:

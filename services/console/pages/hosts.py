@@ -16,6 +16,8 @@ from tenure.domain.units import DAY, parse_duration
 from tenure.v1 import hosts_pb2, jobs_pb2
 
 REPORT_S = 2.0
+HEARD_STEP_MS = 5_000
+"""An open page of a host is told in such steps that the host was heard."""
 VIEWS: Mapping[str, tuple[str, ...]] = {
     "all": (),
     "healthy": ("healthy",),
@@ -137,17 +139,27 @@ async def show(asked: Asked) -> Page:
         Table(name="runs", caption="Runs on it", columns=RUNS, rows=runs, key="run", empty=empty),
         _incidents(report, name),
     ]
+    may = asked.who.may(Right.TEND_HOSTS)
     leaves = host.state in ("draining", "drained")
     return Page(
         section="hosts",
         title=name,
         template="host.html",
         tables=tables,
-        seen=[host.state, host.gpus_held, host.comment, host.empty_at_ms, host.deadline_ms, host.waits_for],
+        seen=[
+            host.state,
+            host.gpus_held,
+            host.comment,
+            host.empty_at_ms,
+            host.deadline_ms,
+            host.waits_for,
+            host.last_seen_ms // HEARD_STEP_MS,
+            may,
+        ],
         context={
             "live": True,
             "host": host,
-            "may": asked.who.may(Right.TEND_HOSTS),
+            "may": may,
             "drains": leaves,
             "can_be_repaired": host.state in ("drained", "lost", "repairing", "failed"),
             "days": days_of(asked),

@@ -12,7 +12,7 @@ from services.console import words
 from services.console.asked import FORECAST_S, Asked, Page
 from services.console.gateway import ANSWER_S, NoAnswer
 from services.console.pages.queue import OVER, RUNNING, WAITING
-from services.console.standing import standing_of
+from services.console.standing import Standing, standing_of
 from services.console.tables import Column, Kind, Row, Table
 from tenure.domain.rights import Right
 from tenure.domain.units import HOUR, format_duration
@@ -62,10 +62,13 @@ async def show(asked: Asked) -> Page:
     standing = None if budget is None else standing_of(budget)
     run = job.runs[-1] if job.runs else None
     reserved = job.reservation if job.HasField("reservation") else None
+    hosts_kept = None if reserved is None else words_of_hosts(reserved.hosts)
     facts = _facts(job)
     expected = await _expected(asked, job)
     now = time.time_ns() // 1_000_000
     protected = run is not None and run.protected_until_ms > now
+    may_cancel = asked.who.may(Right.CANCEL, budget=spec.budget, owner=spec.user)
+    output_choice = _output_choice(asked, job)
     charged = job.charged_gpu_ms // (HOUR // 100)  # as exactly as it is shown
     return Page(
         section="queue",
@@ -83,6 +86,10 @@ async def show(asked: Asked) -> Page:
             charged,
             answer,
             list(expected),
+            _as_shown(standing),
+            hosts_kept,
+            may_cancel,
+            output_choice["may"],
         ],
         context={
             "live": job.state not in OVER,
@@ -98,13 +105,20 @@ async def show(asked: Asked) -> Page:
             "over": job.state in OVER,
             "ratio": None if standing is None else standing.ratio,
             "ahead_gpu_ms": None if standing is None else standing.ahead_gpu_ms,
-            "reserved": None if reserved is None else words_of_hosts(reserved.hosts),
+            "reserved": hosts_kept,
             "story_trouble": trouble,
             "steps": list(story),
-            "may_cancel": asked.who.may(Right.CANCEL, budget=spec.budget, owner=spec.user),
-            "output": _output_choice(asked, job),
+            "may_cancel": may_cancel,
+            "output": output_choice,
         },
     )
+
+
+def _as_shown(standing: Standing | None) -> tuple[str, str] | None:
+    """How a budget stands, as exactly as it is shown."""
+    if standing is None or standing.ratio is None:
+        return None
+    return f"{standing.ratio:.2f}", words.ahead(standing.ahead_gpu_ms)
 
 
 def _tables(job: jobs_pb2.Job, story: list[jobs_pb2.Step], reserved: jobs_pb2.Reservation | None) -> list[Table]:

@@ -95,7 +95,7 @@ function pulse(good) {
 async function look() {
   try {
     const answer = await fetch(location.href, { headers: tag ? { "if-none-match": tag } : {}, cache: "no-store", redirect: "manual" });
-    if (answer.type === "opaqueredirect") { location.reload(); return 0; }
+    if (answer.type === "opaqueredirect" || (answer.status === 200 && document.querySelector("[data-passes]"))) { location.reload(); return 0; }
     if (answer.headers.has("x-tenure-now")) ahead = Date.now() - Number(answer.headers.get("x-tenure-now"));
     if (answer.status === 200) { swap(await answer.text()); tag = answer.headers.get("etag"); }
     pulse(answer.status === 200 || answer.status === 304);

@@ -5,9 +5,11 @@ import io
 
 import pytest
 
-from services.console import words
+from services.console import questions, words
 from services.console.charts import HEIGHT, LEFT, WIDTH, Series, line_chart
-from services.console.pages.cluster import WIDE, bars_by_host
+from services.console.pages.budgets import ROWS_LATE_MS, over_time
+from services.console.pages.cluster import WIDE, bars_by_host, drawn_of
+from services.console.pages.spans import Span
 from services.console.tables import Column, Kind, Table, as_csv
 from tenure.domain.units import DAY, HOUR, MINUTE, SECOND
 from tenure.v1 import jobs_pb2
@@ -57,7 +59,16 @@ def test_a_table_is_exported_with_raw_values() -> None:
     read = list(csv.reader(io.StringIO(as_csv(table))))
     assert read == [["a", "b", "n_gpu_ms"], ["'=cmd()", 'x,"y"', str(HOUR)], ["", "'@x", "-5"]]
     empty = Table(name="t", caption="T", columns=columns, rows=[], key="a")
-    assert as_csv(empty).strip() == "a,b,n_gpu_ms"
+    assert as_csv(empty).strip() == '"a","b","n_gpu_ms"'
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1", " =1", "＝1", "＋1", "－1", "＠x"])
+def test_no_cell_is_a_formula(text: str) -> None:
+    rows = [{"a": text, "n": -1}, {"a": "a;=1", "n": 2.5}]
+    columns = (Column(key="a", title="A"), Column(key="n", title="N", kind=Kind.NUMBER))
+    told = as_csv(Table(name="t", caption="T", columns=columns, rows=rows, key="a"))
+    assert told.startswith(f'"a","n"\r\n"\'{text}",-1\r\n'), told
+    assert told.endswith('"a;=1",2.5\r\n'), "quoted, so that no other separator cuts it"
 
 
 def test_lines_lie_inside_their_chart() -> None:
@@ -74,6 +85,24 @@ def test_lines_lie_inside_their_chart() -> None:
     assert line_chart([lines[1]], since=NOW, until=NOW + HOUR, says="") is None
     flat = line_chart([Series("none", "c1", [(NOW, 0.0), (NOW + HOUR, 0.0)])], since=NOW, until=NOW + HOUR, says="")
     assert flat is not None, "nothing used is a line, too"
+
+
+def test_a_timeline_that_was_cut_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "TIMELINE_ROWS_MAX", 2)
+    rows = [[host, "a.1", "x", True, 4, NOW, NOW + 1] for host in ("h0", "h1", "h2")]
+    assert drawn_of(rows[:2]) == (rows[:2], "")
+    drawn, said = drawn_of(rows)
+    assert drawn == rows[:2] and "More than 2 runs" in said and "from h2 on" in said
+    assert f"LIMIT {20_000 + 1}" in questions.TIMELINE
+
+
+def test_the_last_step_of_a_line_is_left_out_while_its_rows_may_be_missing() -> None:
+    hour = NOW // HOUR * HOUR
+    rows = [[at // 1000, 8 * part, 0, 0, 4 * part, 0] for at, part in ((hour - HOUR, HOUR), (hour, ROWS_LATE_MS))]
+    told = over_time(rows, Span(hour - HOUR, hour + ROWS_LATE_MS))
+    assert [row["charged_gpus"] for row in told.rows] == [4.0, 4.0]
+    early = over_time(rows, Span(hour - HOUR, hour + ROWS_LATE_MS - 1))
+    assert [row["at_ms"] for row in early.rows] == [hour - HOUR]
 
 
 def test_runs_on_a_host_are_drawn_beside_each_other() -> None:
