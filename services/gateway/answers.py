@@ -66,7 +66,8 @@ def say_expected(expected: Expected, asker: JobEntry, *, now: Millis) -> str:
             assert expected.earliest is not None and expected.decides is not None, "a protection of a run ends"
             run = expected.decides.run
             at = when(expected.earliest, now=now)
-            ends = f"when the protection of {run.run} ends"
+            drained = expected.earliest != run.contract_ends_at
+            ends = f"when {run.run} has to leave" if drained else f"when the protection of {run.run} ends"
             return f"By contracts and ratios as they are it cannot start before {at}, {ends}.{latest}"
         case Basis.RESERVATION:
             return latest.strip()
@@ -255,9 +256,23 @@ def _runs(before: Before, *, now: Millis, unit: str) -> list[str]:
     hold = "holds" if len(before.runs) == 1 else "hold"
     told = [f"{_count(len(before.runs), 'run')} {hold} {before.runs_gpus} {unit}s on hosts that it could use."]
     by_kept: dict[Reason | None, list[RunBefore]] = {}
+    drained = [run for run in before.runs if run.kept is not None and run.drained_at is not None]
     for run in before.runs:
-        by_kept.setdefault(run.kept, []).append(run)
-    return told + [_kept(kept, runs, now=now, unit=unit) for kept, runs in by_kept.items()]
+        if run.kept is None or run.drained_at is None:
+            by_kept.setdefault(run.kept, []).append(run)
+    told += [_kept(kept, runs, now=now, unit=unit) for kept, runs in by_kept.items()]
+    return told + ([_drained(drained, now=now, unit=unit)] if drained else [])
+
+
+def _drained(runs: Sequence[RunBefore], *, now: Millis, unit: str) -> str:
+    """Runs that end for a drain, whatever the ratios are (P9)."""
+    first, count = min(runs, key=lambda one: (one.drained_at or 0, one.run.run)), len(runs)
+    assert first.drained_at is not None, "only such runs are asked about"
+    name = f"{first.run.run} ({_whose(first.entry)}, {_count(first.run.gpus, unit)})"
+    at = when(first.drained_at, now=now)
+    if count == 1:
+        return f"{name} is on a host that drains, so it has to leave at {at}, whoever asks (P9)."
+    return f"{count} of them are on hosts that drain, so they have to leave whoever asks (P9), first {name} at {at}."
 
 
 def _kept(kept: Reason | None, runs: Sequence[RunBefore], *, now: Millis, unit: str) -> str:

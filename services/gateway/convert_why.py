@@ -76,6 +76,7 @@ def _from_run(before: RunBefore) -> jobs_pb2.RunBefore:
         state=run.state,
         protected_until_ms=(run.protected_until or 0) if run.allocated else 0,
         kept=before.kept or "",
+        drained_at_ms=before.drained_at or 0,
         sides=None if before.sides is None else from_sides(before.sides),
     )
 

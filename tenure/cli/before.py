@@ -150,6 +150,9 @@ def _run_row(one: "jobs_pb2.RunBefore", *, now: int) -> list[Cell]:
     until = words.instant(one.protected_until_ms, now=now) if one.protected_until_ms else None
     same = one.sides.same_budget
     compared = one.HasField("sides")
+    kept = words.reason(one.kept) if one.kept else "gives way"
+    if one.kept and one.drained_at_ms:
+        kept = f"drain: until {words.instant(one.drained_at_ms, now=now)}"
     return [
         cell(f"{one.run_id} {one.name}".rstrip()),
         cell(one.user),
@@ -158,7 +161,7 @@ def _run_row(one: "jobs_pb2.RunBefore", *, now: int) -> list[Cell]:
         cell(until),
         cell("same budget" if same else side(one.sides.other) if compared else None),
         cell(side(one.sides.own) if compared and not same else None),
-        cell(words.reason(one.kept) if one.kept else "gives way", "" if one.kept else "green"),
+        cell(kept, "" if one.kept else "green"),
     ]
 
 

@@ -80,6 +80,7 @@ def _run(value: "jobs_pb2.RunBefore") -> Document:
         "state": value.state,
         **instant("protected_until", value.protected_until_ms),
         "kept": value.kept or None,
+        **instant("drained_at", value.drained_at_ms),
         "sides": _sides(value.sides) if value.HasField("sides") else None,
     }
 

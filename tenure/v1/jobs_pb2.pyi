@@ -1227,6 +1227,7 @@ class RunBefore(_message.Message):
     PROTECTED_UNTIL_MS_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
     SIDES_FIELD_NUMBER: _builtins.int
+    DRAINED_AT_MS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     job_id: _builtins.str
@@ -1247,6 +1248,8 @@ class RunBefore(_message.Message):
     """What keeps it from having to go: keep_protected, keep_not_started, keep_ratio_not_lower, keep_priority_not_higher,
     keep_asker_unallocated; empty: nothing does.
     """
+    drained_at_ms: _builtins.int
+    """When it has to be gone for a drain of a host of it, whoever asks (P9); 0: none drains."""
     @_builtins.property
     def sides(self) -> Global___Sides:
         """Both budgets where their paths part; absent when the asking job or the run is unallocated."""
@@ -1264,10 +1267,11 @@ class RunBefore(_message.Message):
         protected_until_ms: _builtins.int = ...,
         kept: _builtins.str = ...,
         sides: Global___Sides | None = ...,
+        drained_at_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sides", b"sides"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "gpus", b"gpus", "job_id", b"job_id", "kept", b"kept", "name", b"name", "protected_until_ms", b"protected_until_ms", "run_id", b"run_id", "sides", b"sides", "state", b"state", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "drained_at_ms", b"drained_at_ms", "gpus", b"gpus", "job_id", b"job_id", "kept", b"kept", "name", b"name", "protected_until_ms", b"protected_until_ms", "run_id", b"run_id", "sides", b"sides", "state", b"state", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -75,9 +75,9 @@ class _Offer:
                 self.add(run)
 
     def to_come(self) -> list[tuple[Millis, RunBefore]]:
-        """Runs that may have to go when their protection is over, with the instant, first to last."""
-        later = [run for run in self._before.runs if run.kept is not None and run.given_when_over]
-        return [(run.run.contract_ends_at, run) for run in sorted(later, key=_end_of)]
+        """Runs that may have to go when their protection is over or for a drain, with the instant, first to last."""
+        later = [(run.goes_at, run) for run in self._before.runs if run.kept is not None]
+        return sorted(((at, run) for at, run in later if at is not None), key=_in_order)
 
     def add(self, run: RunBefore) -> None:
         """The run goes."""
@@ -101,8 +101,8 @@ class _Offer:
             self._fitting[place] += change * (max(0, left) // self._spec.gpus_per_replica)
 
 
-def _end_of(before: RunBefore) -> tuple[Millis, str]:
-    return before.run.contract_ends_at, before.run.run
+def _in_order(one: tuple[Millis, RunBefore]) -> tuple[Millis, str]:
+    return one[0], one[1].run.run
 
 
 def _shut(spec: JobSpec, before: Before, *, now: Millis) -> dict[HostId, int]:

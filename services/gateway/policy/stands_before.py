@@ -34,7 +34,7 @@ class JobBefore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBefore:
-    """A run on hosts that the job could use. `kept`: why it need not go, None: nothing keeps it."""
+    """A run on hosts that the job could use. `kept`: why it need not go for the job, None: nothing keeps it."""
 
     entry: JobEntry
     run: RunEntry
@@ -42,6 +42,15 @@ class RunBefore:
     sides: Sides | None
     given_when_over: bool
     """Once its protection is over P5 gives it to the job, if the ratios stay as they are."""
+    drained_at: Millis | None = None
+    """A host of it drains: it has to be gone then (P9), whoever asks. None: none does."""
+
+    @property
+    def goes_at(self) -> Millis | None:
+        """When it has to go, if ratios stay as they are: for the job, or for a drain; None: it need not."""
+        if self.given_when_over:
+            return self.run.contract_ends_at
+        return self.drained_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +101,16 @@ def stands_before(state: State, asker: JobEntry, *, now: Millis, policy: Policy)
     usable = usable_by(state, asker)
     free, places = free_on(usable), places_of(asker.spec, usable)
     jobs = _jobs_before(state, asker)
+    draining = {name: entry for name, entry in state.hosts.items() if entry.state is HostState.DRAINING}
     policy = state.policy or policy
+    runs = (_run_before(state, asker, *pair, now, policy, draining) for pair in usable.runs)
     return Before(
         rank=state.rank(asker.job),
         queued=len(state.live[JobState.QUEUED]),
         jobs=[_job_before(state, asker, entry, rank) for entry, rank in jobs[:NAMED_MAX]],
         jobs_count=len(jobs),
         jobs_gpus=sum(entry.spec.gpus for entry, _ in jobs),
-        runs=sorted((_run_before(state, asker, *pair, now, policy) for pair in usable.runs), key=_first_to_go),
+        runs=sorted(runs, key=_first_to_go),
         promised=usable.promised,
         room=_rooms(usable, free, places, gpus=asker.spec.gpus_per_replica),
         out=sorted(_out(usable), key=lambda entry: (-entry.state_since, entry.spec.host)),
@@ -184,9 +195,15 @@ def _because(state: State, asker: JobEntry, entry: JobEntry, sides: Sides) -> st
 
 
 def _run_before(
-    state: State, asker: JobEntry, entry: JobEntry, run: RunEntry, now: Millis, policy: Policy
+    state: State,
+    asker: JobEntry,
+    entry: JobEntry,
+    run: RunEntry,
+    now: Millis,
+    policy: Policy,
+    draining: dict[HostId, HostEntry],
 ) -> RunBefore:
-    """P5, as far as it is known here."""
+    """P5 and P9, as far as they are known here."""
     compared = asker.spec.allocated and run.allocated
     sides = sides_of(state, asker.spec.budget, entry.spec.budget) if compared else None
     kept_by: Reason | None = None
@@ -197,20 +214,36 @@ def _run_before(
             kept_by = Reason.KEEP_PRIORITY_NOT_HIGHER
     elif sides is not None and sides.own.weight + policy.ratio_margin >= sides.other.weight:
         kept_by = Reason.KEEP_RATIO_NOT_LOWER
-    kept = kept_by
-    if run.stopping:
+    kept, drained_at = kept_by, _drained_at(run, draining, now=now)
+    starting = run.allocated and run.protected_until is None
+    if run.stopping or (drained_at is not None and drained_at <= now and not starting):
         kept = None
-    elif compared and run.protected_until is None:
+    elif compared and starting:
         kept = Reason.KEEP_NOT_STARTED
     elif compared and run.protected_until is not None and now < run.protected_until:
         kept = Reason.KEEP_PROTECTED
-    return RunBefore(entry=entry, run=run, kept=kept, sides=sides, given_when_over=kept_by is None)
+    return RunBefore(
+        entry=entry, run=run, kept=kept, sides=sides, given_when_over=kept_by is None, drained_at=drained_at
+    )
+
+
+def _drained_at(run: RunEntry, draining: dict[HostId, HostEntry], *, now: Millis) -> Millis | None:
+    """P9: now, or at the end of its protection, and before a maintenance window not until that begins."""
+    hosts = [draining[place.host] for place in run.placement if place.host in draining] if draining else []
+    if not hosts:
+        return None
+    over = max(now, run.contract_ends_at) if run.allocated else now
+    return min(
+        now if host.drain_fatal else max(over, (host.drain_deadline or 0) if host.drain_accepts else 0)
+        for host in hosts
+    )
 
 
 def _first_to_go(before: RunBefore) -> tuple[bool, bool, Millis, str]:
-    """Those that nothing keeps, then by the end of their protection, those that P5 will not give last."""
+    """Those that nothing keeps, then by when they have to go, those that need not last, by their protection."""
     until = before.run.contract_ends_at if before.run.allocated else 0
-    return before.kept is not None, not before.given_when_over, until, before.run.run
+    goes_at = before.goes_at
+    return before.kept is not None, goes_at is None, until if goes_at is None else max(until, goes_at), before.run.run
 
 
 def _rooms(usable: Usable, free: dict[HostId, int], places: dict[HostId, Place], *, gpus: int) -> list[Room]:

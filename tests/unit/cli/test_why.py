@@ -54,8 +54,9 @@ def one_of_everything() -> jobs_pb2.StandsBefore:
                 sides=jobs_pb2.Sides(own=side("science/chem", 0.9, -3), other=side("science/bio", 1.2, 6)),
             ),
             jobs_pb2.RunBefore(run_id="j5.1", job_id="j5", user="eve", budget="free", gpus=4, state="running"),
+            jobs_pb2.RunBefore(run_id="j6.1", gpus=8, kept="keep_ratio_not_lower", drained_at_ms=NOW + HOUR),
         ],
-        runs_count=2,
+        runs_count=3,
         reservations=[
             jobs_pb2.ReservationBefore(
                 job_id="j7", user="kim", budget="x", gpus=64, hosts=8, latest_start_ms=NOW + HOUR
@@ -125,6 +126,8 @@ def test_runs_say_what_keeps_them(tenure: Run, waiting: jobs_pb2.ExplainJobRespo
     lines = tenure("why", "j2").out.splitlines()
     (kept,) = (line for line in lines if line.startswith("j0.1"))
     (going,) = (line for line in lines if line.startswith("j5.1"))
+    (drained,) = (line for line in lines if line.startswith("j6.1"))
+    assert "drain: until" in drained
     assert kept.split()[-1] == "protected" and going.endswith("gives way")
 
 
@@ -168,6 +171,7 @@ def test_json_has_every_field(tenure: Run, waiting: jobs_pb2.ExplainJobResponse)
         "entitlement_gpu_ms": 0,
     }
     assert (before["jobs_count"], before["jobs"][0]["because"]) == (30, "lower_ratio")
+    assert [run["drained_at_ms"] for run in before["runs"]] == [None, None, NOW + HOUR]
     assert before["runs"][1]["kept"] is None and before["runs"][1]["sides"] is None
     assert before["reservations"][0]["latest_start_ms"] == NOW + HOUR
     assert (before["room"][0]["largest_hole"], before["hosts"][0]["comment"]) == (2, "fan")

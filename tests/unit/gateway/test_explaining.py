@@ -121,6 +121,42 @@ def test_a_drain_is_no_job() -> None:
     assert answer.expected.earliest_basis == "no_host"
 
 
+def test_a_run_on_a_host_that_drains_leaves_when_its_protection_ends() -> None:
+    """It is kept by its ratio from a job of the richer budget, and would be so after its protection, but for P9."""
+    script = {
+        "given": {"hosts": "2x8", "budgets": {"a": {"share": 50}, "b": {"share": 50}}, "policy": {"lookback": "4h"}},
+        "when": [
+            {"at": "0s", "submit": "gang", "budget": "a", "gpus": 8, "replicas": 2, "min_runtime": "1h"}
+            | {"runs_for": "5h", "resumable": True},
+            {"at": "10m", "drain": "h001"},
+            {"at": "20m", "submit": "asks", "budget": "a", "gpus": 8, "min_runtime": "30m", "runs_for": "30m"},
+        ],
+    }
+    answer = explain(*acted(script, "30m"), "asks")
+    said = answer.answer[4]
+    assert "gang.1 (ana, a, 16 GPUs) is on a host that drains, so it has to leave at 01:00 UTC (in 30m)" in said
+    assert (answer.expected.earliest_at_ms, answer.expected.earliest_basis) == (HOUR, "protection")
+    assert answer.before.runs[0].drained_at_ms == HOUR
+    (said,) = explain(*acted(script, "70m"), "asks").answer
+    assert said.startswith("Run 1 holds 8 GPUs since 01:00 UTC"), "and so it is"
+
+
+def test_before_a_maintenance_window_a_run_leaves_with_it() -> None:
+    """Past its protection, and of the same budget: nothing but the window ends it."""
+    script = {
+        "given": {"hosts": "1x8", "budgets": {"a": {"share": 50}, "b": {"share": 50}}},
+        "when": [
+            {"at": "0s", "submit": "long", "budget": "a", "gpus": 8, "min_runtime": "10m", "runs_for": "5h"},
+            {"at": "15m", "drain": "h000", "empty_at": "2h"},
+            {"at": "20m", "submit": "asks", "budget": "a", "gpus": 8, "min_runtime": "30m", "runs_for": "30m"},
+        ],
+    }
+    answer = explain(*acted(script, "30m"), "asks")
+    said = " ".join(answer.answer)
+    assert "long.1 (ana, a, 8 GPUs) is on a host that drains, so it has to leave at 02:00 UTC (in 1h30m)" in said
+    assert "but of its own budget" not in said
+
+
 def test_a_rejection_is_arithmetic() -> None:
     answer = explained("what_fits_in_total_and_on_no_host_is_refused", "twelve", "5m")
     assert "12 replicas x 4 GPUs do not fit the empty cluster: each host fits 1" in answer.answer[0]
