@@ -1585,7 +1585,9 @@ class GaveWay(_message.Message):
 
     @_builtins.property
     def sides(self) -> Global___Sides:
-        """Both budgets as they were compared, with nothing used or entitled; absent where ratios were not compared."""
+        """Both budgets as they were compared, with nothing used or entitled; absent where ratios were not compared, and of
+        jobs over so long that how far they were ahead is not kept.
+        """
 
     @_builtins.property
     def answer(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

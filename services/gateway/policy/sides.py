@@ -84,7 +84,8 @@ def ahead_of(state: State, numbers: Mapping[str, Number], *, budget: BudgetPath)
 
 
 def compared(numbers: Mapping[str, Number], ahead: Mapping[str, GpuMillis]) -> Sides | None:
-    """Both sides as a decision compared them, the asker's as the other; None if it compared no ratios."""
+    """Both sides as a decision compared them, the asker's as the other; None if it compared no ratios, or if it is not
+    known how far they were ahead: that is not kept of jobs that were over long ago."""
     other, own = (
         Side(
             budget=BudgetPath(str(numbers[level])),
@@ -95,7 +96,11 @@ def compared(numbers: Mapping[str, Number], ahead: Mapping[str, GpuMillis]) -> S
         else None
         for name, level in COMPARED.items()
     )
-    return None if other is None or own is None else Sides(own=own, other=other)
+    if other is None or own is None:
+        return None
+    sides = {"ratio": other, "victim_ratio": own}
+    known = all(side.ratio is None or name in ahead for name, side in sides.items())
+    return Sides(own=own, other=other) if known else None
 
 
 def with_hours(why: Why, ahead: Mapping[str, GpuMillis]) -> Why:

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from services.gateway.explaining import Explaining
+from services.gateway.history import about, job_from_story
+from tenure.domain.ids import JobId
 from tenure.domain.reasons_in_words import say_ahead
 from tenure.domain.units import HOUR
+from tenure.v1 import jobs_pb2
 from tests.scenario.script import load
 from tests.unit.gateway.explained import SCENARIOS, acted, explain, explained, played
 
@@ -267,6 +271,19 @@ def test_every_job_of_every_scenario_has_an_answer(path: Path) -> None:
                 assert sentence.endswith(".") and "None" not in sentence.replace("None of", "")
                 for said in re.findall(r"has had \d+\.\d\d of its share.{0,30}", sentence):
                     assert re.search(r"\([\d,.]+ GPU-hours|\(level", said), sentence
+
+
+def test_a_job_that_is_no_longer_kept_is_not_said_to_be_level() -> None:
+    """Its own facts say ratios, and no shares to turn them into hours."""
+    world, state = played("contract_is_kept_then_the_poorer_budget_wins", "9h")
+    facts = [each for each in world.recorded if about(each.fact) == "long"]
+    entry = job_from_story(facts, JobId("long"))
+    assert entry is not None and entry.state.final
+    del state.jobs[JobId("long")]
+    answer = jobs_pb2.ExplainJobResponse()
+    Explaining(state, now=world.now, policy=world.policy).fill(answer, entry, facts)
+    (gave_way,) = answer.gave_way
+    assert gave_way.why.numbers["ratio"] and not gave_way.HasField("sides")
 
 
 def test_hours_are_said_in_words() -> None:
