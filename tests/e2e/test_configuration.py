@@ -247,7 +247,7 @@ def test_the_commands_about_a_file(tmp_path: Path) -> None:
     file.write_text("policy: {lookback: 2d}\nrepair: {webhook: 'https://hooks.example.org/hunter2'}\nlisten: x\n")
     answer = json.loads(run("check", str(file), "--json", status=1))
     assert [(each["field"], each["fix"]) for each in answer["errors"]] == [
-        ("listen", "did you mean gateway.listen?"),
+        ("listen", "did you mean gateway.listen or console.listen?"),
         ("repair.secret_file", "name a file with the secret that signs what is sent"),
     ]
     (tmp_path / "secret").write_text("hunter3")

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -103,7 +103,7 @@ def test_between_two_runs_the_host_is_looked_at(tmp_path) -> None:
 def test_an_exit_is_told_after_the_word_on_its_host(tmp_path, line: str, fatal: bool) -> None:
     """S62, S63: whoever hears of the free GPUs knows already what became of the host, and of the run."""
     kernel = tmp_path / "kmsg"
-    kernel.write_text(MILD)
+    kernel.write_text(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}+0000 m kernel: {MILD}")
     options = SignalOptions(every_ms={"kernel": 60_000}, kernel_log=kernel)
 
     async def story(log: MemoryLog) -> None:
