@@ -4,7 +4,10 @@ Process    one container or unit, read out of what is shipped (shipped_compose, 
 Deployed   a NATS server with the shipped users and TLS, ClickHouse, and the processes with their own files
 """
 
+import contextlib
+import itertools
 import os
+import random
 import re
 import socket
 import ssl
@@ -46,10 +49,18 @@ class Process:
     mode: int = 0o600
 
 
+PORTS = (20_000, 32_000)
+"""Below those that Linux gives to connections: a process here listens some time after its port was found free."""
+_candidates = itertools.islice(itertools.cycle(range(*PORTS)), random.randrange(PORTS[1] - PORTS[0]), None)
+"""Each in turn, from anywhere on: none is given twice, and two workers hardly meet."""
+
+
 def free_port() -> int:
-    """A port that nobody listens at just now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    """A port that nobody listens at just now, of those that no connection of another test is given meanwhile."""
+    for port in _candidates:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("they come round again")
 
 
 def make_secrets(folder: Path, *more: str) -> Path:
