@@ -4,6 +4,7 @@ Whoever can read the key can be anybody. `tenure token create` signs, the gatewa
 """
 
 import os
+import secrets
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ def make_key(path: Path) -> None:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     pem = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
